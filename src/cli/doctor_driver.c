@@ -33,7 +33,7 @@
 #define WORK_NS  (5 * CLOCK_NS_PER_SEC) /* of the trial; the library proves within a second */
 
 #define USERS_MAX  64
-#define WORK_SIZE  (4u << 20)
+#define WORK_SIZE  (64u << 20) /* takes a GPU longer than a thread needs to submit it */
 #define WORK_CALLS 10
 #define WORK_LIMIT "5" /* percent */
 

@@ -58,7 +58,7 @@ def compare(gpu, card):
     need(gpu["uuid"] == card["uuid"], "another UUID")
     need(abs(gpu["temperature_celsius"] - float(card["temperature.gpu"])) <= 5, "another temperature")
     need(abs(gpu["power_watts"] - float(card["power.draw"])) <= 0.3 * float(card["power.draw"]) + 20, "another power")
-    need(abs(gpu["utilization_percent"] - float(card["utilization.gpu"])) <= 30, "another utilisation")
+    need(abs(gpu["nvml_utilization_percent"] - float(card["utilization.gpu"])) <= 30, "another utilisation")
 
 
 def check(rig, args):
@@ -66,13 +66,13 @@ def check(rig, args):
     shown(rig, "doctor")
     programs = [rig.app(f"worker-{i}", "be", "--seconds", str(args.seconds), "--size", args.size) for i in range(2)]
     rig.until("both have memory", 60, lambda: all(
-        (rig.client(p) or {}).get("memory_bytes", 0) >= rigs.size(args.size) for p in programs))
+        (rig.client(p) or {}).get("memory_allocated", 0) >= rigs.size(args.size) for p in programs))
     time.sleep(3)  # values of the card are means over the last second, and asked for once a second
     compare(rig.status()["gpus"][0], smi())
     shown(rig, "status")
     shown(rig, "doctor", "--pid", str(programs[0].pid))
     metrics = get(args.http, "/metrics")
-    for name in ("nvshare_gpu_memory_bytes", "nvshare_client", "nvshare_switch", "nvshare_preempt"):
+    for name in ("nvshare_gpu_memory_total_bytes", "nvshare_client_", "nvshare_gpu_switches_total"):
         need(f"\n{name}" in metrics, f"no metric {name}*")
     need("<title>" in get(args.http, "/"), "no page")
     need(len(json.loads(get(args.http, "/status.json"))["clients"]) == 2, "not two clients on the page")
