@@ -66,30 +66,35 @@ static void health_set(struct health *health, enum health_state state, uint64_t 
 static enum health_news health_on_xid(struct health *health, uint32_t xid, uint64_t now_ns)
 {
 	enum health_xid kind = health_xid_kind(xid);
+	bool is_told = health->state == HEALTH_LOST && health->is_told;
 
 	if (kind == HEALTH_XID_PROGRAM)
 		return HEALTH_NEWS_PROGRAM;
 	health->xid = xid;
 	health->error_ns = now_ns;
 	health->n_good = 0;
-	health->was_lost = false;
+	health->is_told = true;
 	/* A lost GPU often has further errors, which tell nothing new. */
 	if (health->state == HEALTH_LOST)
-		return HEALTH_NEWS_NONE;
+		return is_told ? HEALTH_NEWS_NONE : HEALTH_NEWS_LOST;
+	health->was_lost = false;
 	health_set(health, kind == HEALTH_XID_FATAL ? HEALTH_LOST : HEALTH_ERROR, now_ns);
 	return kind == HEALTH_XID_FATAL ? HEALTH_NEWS_LOST : HEALTH_NEWS_ERROR;
 }
 
+/* A poll may find the GPU lost before the driver says why. So a loss is told with the second one.
+ */
 static enum health_news health_on_lost(struct health *health, uint64_t now_ns)
 {
-	enum health_news news = health->state == HEALTH_LOST ? HEALTH_NEWS_NONE : HEALTH_NEWS_LOST;
+	bool was_told = health->is_told;
 
 	if (!health_is_out(health))
 		health->xid = 0;
 	health->n_good = 0;
 	health->was_lost = true;
+	health->is_told = health->state == HEALTH_LOST;
 	health_set(health, HEALTH_LOST, now_ns);
-	return news;
+	return health->is_told && !was_told ? HEALTH_NEWS_LOST : HEALTH_NEWS_NONE;
 }
 
 static enum health_news health_on_good(struct health *health, uint64_t now_ns)
@@ -103,7 +108,7 @@ static enum health_news health_on_good(struct health *health, uint64_t now_ns)
 		return HEALTH_NEWS_NONE;
 	health->was_lost = false;
 	health_set(health, HEALTH_GOOD, now_ns);
-	return was_out ? HEALTH_NEWS_BACK : HEALTH_NEWS_NONE;
+	return was_out && health->is_told ? HEALTH_NEWS_BACK : HEALTH_NEWS_NONE;
 }
 
 enum health_news health_step(struct health *health, enum health_input input, uint32_t xid,

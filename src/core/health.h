@@ -49,6 +49,7 @@ enum health_news {
 struct health {
 	enum health_state state;
 	bool was_lost; /* a poll has found it lost since its last error */
+	bool is_told;  /* that it is out */
 	uint32_t xid;  /* of the last serious error; 0: an ECC error, or a loss without an Xid */
 	uint32_t n_good;
 	uint64_t error_ns; /* the last serious error */

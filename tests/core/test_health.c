@@ -27,10 +27,7 @@ static const struct {
 	enum health_news news[HEALTH_STATE_COUNT_];
 } table[] = {
 	{HEALTH_POLL_GOOD, 0, {G, G, E, L}, {0, 0, 0, 0}},
-	{HEALTH_POLL_LOST,
-	 0,
-	 {L, L, L, L},
-	 {HEALTH_NEWS_LOST, HEALTH_NEWS_LOST, HEALTH_NEWS_LOST, 0}},
+	{HEALTH_POLL_LOST, 0, {L, L, L, L}, {0, 0, 0, 0}},
 	{HEALTH_POLL_FAILED, 0, {U, G, E, L}, {0, 0, 0, 0}},
 	{HEALTH_BLIND, 0, {U, U, E, L}, {0, 0, 0, 0}},
 	{HEALTH_XID,
@@ -86,6 +83,36 @@ static void a_lost_gpu_is_back_with_its_second_answer(void **unused)
 	assert_int_equal(health_step(&health, HEALTH_POLL_GOOD, 0, 3), HEALTH_NEWS_NONE);
 	assert_true(health_is_out(&health));
 	assert_int_equal(health_step(&health, HEALTH_POLL_GOOD, 0, 4), HEALTH_NEWS_BACK);
+	assert_false(health_is_out(&health));
+}
+
+static void a_loss_is_told_with_its_cause_or_the_second_poll(void **unused)
+{
+	struct health health = health_in(G);
+
+	(void)unused;
+	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 2), HEALTH_NEWS_NONE);
+	assert_true(health_is_out(&health));
+	assert_int_equal(health_step(&health, HEALTH_XID, FATAL, 3), HEALTH_NEWS_LOST);
+	assert_int_equal(health.xid, FATAL);
+	assert_int_equal(health_step(&health, HEALTH_XID, SERIOUS, 4), HEALTH_NEWS_NONE);
+	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 5), HEALTH_NEWS_NONE);
+
+	health = health_in(G);
+	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 2), HEALTH_NEWS_NONE);
+	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 3), HEALTH_NEWS_LOST);
+	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 4), HEALTH_NEWS_NONE);
+}
+
+static void a_loss_that_was_not_told_ends_untold(void **unused)
+{
+	struct health health = health_in(G);
+
+	(void)unused;
+	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 2), HEALTH_NEWS_NONE);
+	assert_int_equal(health_step(&health, HEALTH_POLL_GOOD, 0, 3), HEALTH_NEWS_NONE);
+	assert_true(health_is_out(&health));
+	assert_int_equal(health_step(&health, HEALTH_POLL_GOOD, 0, 4), HEALTH_NEWS_NONE);
 	assert_false(health_is_out(&health));
 }
 
@@ -149,6 +176,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_input_has_its_effect_in_each_state),
 		cmocka_unit_test(a_lost_gpu_is_back_with_its_second_answer),
+		cmocka_unit_test(a_loss_is_told_with_its_cause_or_the_second_poll),
+		cmocka_unit_test(a_loss_that_was_not_told_ends_untold),
 		cmocka_unit_test(an_answer_between_two_losses_does_not_count),
 		cmocka_unit_test(a_gpu_that_always_answered_is_back_when_it_was_quiet),
 		cmocka_unit_test(a_gpu_that_nobody_can_ask_stays_out),

@@ -51,8 +51,7 @@ def test_a_lost_gpu_is_told_and_comes_back(node):
     node.start_scheduler(NVSHARE_SIM_GPUS="2", **POLL)
     until("both are good", lambda: state(node, 0) == state(node, 1) == "good")
     inject(node, "xid 79 gpu 1")
-    until("it is lost", lambda: state(node, 1) == "lost")
-    assert node.gpu(1)["xid"] == 79
+    until("it is lost, and why", lambda: state(node, 1) == "lost" and node.gpu(1)["xid"] == 79)
     assert state(node, 0) == "good"
     assert said(node, "gpu-unrecoverable gpu=1 xid=79: the GPU has fallen off the bus")
     assert "lost, Xid 79: no client gets a turn there" in node.ctl("status").stdout
