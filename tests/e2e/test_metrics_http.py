@@ -83,6 +83,24 @@ def test_waits_are_counted(node, http):  # noqa: F811
     assert found.one("nvshare_gpu_switches_total") == node.connect().status()[1][0][6]
 
 
+def test_a_paused_client_is_counted(node, http):  # noqa: F811
+    node.client(name="paused", pod="space/paused")
+    node.client(name="other")
+    assert node.ctl("set", "pause", "on", "1").returncode == 0
+    found = metrics_when(http, lambda m: m.all("nvshare_gpu_clients_paused") == [1])
+    assert found.one("nvshare_client_paused", pod="paused") == 1
+    assert sorted(found.all("nvshare_client_paused")) == [0, 1]
+
+
+def test_what_nobody_tells_of_a_gpu_has_no_series(node, http):  # noqa: F811
+    node.client()  # there is no NVML here
+    found = metrics_when(http, lambda m: m.all("nvshare_gpu_clients") == [1])
+    assert found.one("nvshare_gpu_state", state="unknown") == 1
+    assert sum(found.all("nvshare_gpu_state")) == 1 and found.one("nvshare_gpu_out") == 0
+    for name in ("temperature_celsius", "power_watts", "energy_joules_total", "nvml_utilization_ratio"):
+        assert found.all(f"nvshare_gpu_{name}") == [], name
+
+
 def test_another_gpu_at_an_index_counts_from_nothing(node, http):  # noqa: F811
     holder, _ = node.holder(gpu=1)
     metrics_when(http, lambda m: m.all("nvshare_scheduler_schedule_total", gpu="0") == [1])
