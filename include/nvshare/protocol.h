@@ -447,6 +447,12 @@ struct nvshare_status_gpu {
 	uint64_t hint_error_ns;  /* from a request's predicted begin to the true one: average */
 	uint64_t link_bandwidth; /* bytes a second that the link should reach; 0: unknown */
 	uint64_t outside;        /* the part of external that NVML lists for n_outsiders */
+	/* In the last recent_ns, nine to ten seconds: tasks that ended, and GPU time. */
+	uint64_t recent_ns;
+	uint64_t recent_lc_tasks;
+	uint64_t recent_be_tasks;
+	uint64_t recent_lc_gpu_ns;
+	uint64_t recent_be_gpu_ns;
 	uint32_t index;
 	uint32_t n_running;
 	uint32_t n_waiting;

@@ -88,7 +88,7 @@ static void print_outsiders(FILE *out, const struct status *status,
 	(void)fputc(']', out);
 }
 
-/* Throughput, since the GPU's first client. */
+/* Throughput of the last ten seconds. */
 static void print_rates(FILE *out, const struct nvshare_status_gpu *gpu)
 {
 	(void)fprintf(
@@ -96,10 +96,9 @@ static void print_rates(FILE *out, const struct nvshare_status_gpu *gpu)
 		",\n     \"critical_tasks_per_second\": %.6g, \"other_tasks_per_second\": %.6g"
 		", \"critical_gpu_seconds_per_second\": %.6g"
 		", \"other_gpu_seconds_per_second\": %.6g",
-		status_rate(gpu, (double)gpu->n_lc_tasks),
-		status_rate(gpu, (double)gpu->n_be_tasks),
-		status_rate(gpu, (double)gpu->lc_gpu_ns / NS),
-		status_rate(gpu, (double)gpu->be_gpu_ns / NS));
+		status_rate(gpu, gpu->recent_lc_tasks), status_rate(gpu, gpu->recent_be_tasks),
+		status_rate(gpu, gpu->recent_lc_gpu_ns) / NS,
+		status_rate(gpu, gpu->recent_be_gpu_ns) / NS);
 }
 
 /* key: with its quotes. A value that NVML does not tell is null. */

@@ -216,9 +216,9 @@ double status_utilisation(const struct nvshare_status_gpu *gpu)
 	return 100.0 * (double)(gpu->lc_gpu_ns + gpu->be_gpu_ns) / (double)gpu->known_ns;
 }
 
-double status_rate(const struct nvshare_status_gpu *gpu, double amount)
+double status_rate(const struct nvshare_status_gpu *gpu, uint64_t amount)
 {
-	return gpu->known_ns ? amount * 1e9 / (double)gpu->known_ns : 0;
+	return gpu->recent_ns ? (double)amount * 1e9 / (double)gpu->recent_ns : 0;
 }
 
 double status_preempt_mean_ns(const struct nvshare_status_gpu *gpu)

@@ -69,8 +69,8 @@ extern const char *const status_outcome_names[NVSHARE_OUTCOME_COUNT];
 /* The GPU's busy part of the time since its first client, percent. */
 double status_utilisation(const struct nvshare_status_gpu *gpu);
 
-/* amount for each second since the GPU's first client. */
-double status_rate(const struct nvshare_status_gpu *gpu, double amount);
+/* amount, one of gpu's recent_*, for each second. */
+double status_rate(const struct nvshare_status_gpu *gpu, uint64_t amount);
 
 double status_preempt_mean_ns(const struct nvshare_status_gpu *gpu); /* 0: no preemption yet */
 

@@ -146,16 +146,16 @@ static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
 
 static void print_rates(FILE *out, const struct nvshare_status_gpu *gpu)
 {
-	if (gpu->n_lc_tasks + gpu->n_be_tasks == 0 || gpu->known_ns == 0)
+	if (gpu->n_lc_tasks + gpu->n_be_tasks == 0)
 		return;
 	(void)fprintf(
 		out,
 		"  rates     %.3g tasks/s and %.3g GPU s/s for critical work, %.3g tasks/s and"
 		" %.3g GPU s/s for the rest\n",
-		status_rate(gpu, (double)gpu->n_lc_tasks),
-		status_rate(gpu, (double)gpu->lc_gpu_ns / 1e9),
-		status_rate(gpu, (double)gpu->n_be_tasks),
-		status_rate(gpu, (double)gpu->be_gpu_ns / 1e9));
+		status_rate(gpu, gpu->recent_lc_tasks),
+		status_rate(gpu, gpu->recent_lc_gpu_ns) / 1e9,
+		status_rate(gpu, gpu->recent_be_tasks),
+		status_rate(gpu, gpu->recent_be_gpu_ns) / 1e9);
 }
 
 static void print_hints(FILE *out, const struct nvshare_status_gpu *gpu)

@@ -81,6 +81,25 @@ static void shares_log_report(struct server *server, const struct timeshare_acti
 	}
 }
 
+static void shares_note(struct server *server, uint32_t gpu)
+{
+	struct shares *shares = &server->shares;
+	uint64_t totals[RECENT_TOTAL_COUNT_];
+
+	timeshare_gpu_totals(&shares->timeshare, gpu, totals);
+	recent_note(&shares->recent[gpu], totals, server->now_ns);
+}
+
+uint64_t shares_recent(const struct server *server, uint32_t gpu,
+		       uint64_t ret_growth[RECENT_TOTAL_COUNT_])
+{
+	const struct shares *shares = &server->shares;
+	uint64_t totals[RECENT_TOTAL_COUNT_];
+
+	timeshare_gpu_totals(&shares->timeshare, gpu, totals);
+	return recent_growth(&shares->recent[gpu], totals, server->now_ns, ret_growth);
+}
+
 /* The messages leave first, because a client's request waits for them. */
 static int shares_step(struct server *server, struct timeshare_event *event)
 {
@@ -122,6 +141,7 @@ void shares_join(struct server *server, struct peer *peer)
 	};
 
 	(void)shares_step(server, &event);
+	shares_note(server, peer->gpu);
 	if (server->shares.timeshare.config.is_saving && server->gpus.nvml.handle &&
 	    !deadline_is_set(&server->shares.power))
 		deadline_set(&server->deadlines, &server->shares.power, server->now_ns);
@@ -183,6 +203,7 @@ void shares_activity(struct server *server, struct peer *peer,
 	};
 
 	(void)shares_step(server, &event);
+	shares_note(server, peer->gpu);
 	shares_push_used(server, peer);
 }
 
@@ -218,6 +239,7 @@ void shares_gone(struct server *server, struct peer *peer)
 	struct timeshare_event event = {.type = TIMESHARE_EVENT_LEAVE, .client = peer->slot};
 
 	(void)shares_step(server, &event);
+	shares_note(server, peer->gpu);
 }
 
 void shares_config(struct server *server)

@@ -18,6 +18,7 @@ struct peer;
 
 struct shares {
 	struct timeshare timeshare;
+	struct recent recent[TIMESHARE_GPUS_MAX];
 	struct timeshare_client *clients; /* by slot */
 	struct deadline due;              /* of timeshare */
 	struct deadline power;            /* power is asked for; not set: by tools only */
@@ -40,6 +41,10 @@ void shares_set(struct server *server, struct peer *peer, const struct nvshare_s
 
 /* server->settings may be others now. */
 void shares_config(struct server *server);
+
+/* The growth of gpu's totals, and the window's length in ns: core/timeshare/recent.h. */
+uint64_t shares_recent(const struct server *server, uint32_t gpu,
+		       uint64_t ret_growth[RECENT_TOTAL_COUNT_]);
 
 /* Asks NVML what the GPUs draw, for the energy of those that use them. */
 void shares_power(struct server *server);

@@ -17,7 +17,7 @@ _Static_assert(sizeof(struct nvshare_lock_released) == 184, "lock_released");
 _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
-_Static_assert(sizeof(struct nvshare_status_gpu) == 376, "status_gpu");
+_Static_assert(sizeof(struct nvshare_status_gpu) == 416, "status_gpu");
 _Static_assert(sizeof(struct nvshare_get_status) == 8, "get_status");
 _Static_assert(sizeof(struct nvshare_status_state) == 64, "status_state");
 _Static_assert(sizeof(struct nvshare_status_outsider) == 80, "status_outsider");

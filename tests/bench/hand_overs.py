@@ -65,4 +65,4 @@ def quantile(took, part):
 
 def say(what, took, more=""):
     parts = [f"{name} {quantile(took, part) * 1e3:.3f}" for name, part in [("p50", 0.5), ("p99", 0.99), ("max", 1)]]
-    print(f"{what:<36} {' '.join(parts)} ms{more}")
+    print(f"{what:<44} {' '.join(parts)} ms{more}")

@@ -177,14 +177,15 @@ static void throughput_is_shown_as_rates(void **state)
 	assert_null(strstr(text, "rates  "));
 	free(text);
 	json_has("\"critical_tasks_per_second\": 0, ");
-	gpu.known_ns = 200 * SEC;
 	gpu.n_lc_tasks = 3000;
-	gpu.n_be_tasks = 50;
-	gpu.lc_gpu_ns = 30 * SEC;
-	gpu.be_gpu_ns = 140 * SEC;
-	view_has("  rates     15 tasks/s and 0.15 GPU s/s for critical work, 0.25 tasks/s and 0.7"
+	gpu.recent_ns = 10 * SEC;
+	gpu.recent_lc_tasks = 150;
+	gpu.recent_be_tasks = 2;
+	gpu.recent_lc_gpu_ns = 3 * SEC / 2;
+	gpu.recent_be_gpu_ns = 7 * SEC;
+	view_has("  rates     15 tasks/s and 0.15 GPU s/s for critical work, 0.2 tasks/s and 0.7"
 		 " GPU s/s for the rest\n");
-	json_has("\"critical_tasks_per_second\": 15, \"other_tasks_per_second\": 0.25,"
+	json_has("\"critical_tasks_per_second\": 15, \"other_tasks_per_second\": 0.2,"
 		 " \"critical_gpu_seconds_per_second\": 0.15,"
 		 " \"other_gpu_seconds_per_second\": 0.7,");
 	gpu = saved;

@@ -2,6 +2,7 @@
 #include "daemon/http/metrics.h"
 
 #include "daemon/http/http_address.h"
+#include "ipc/names.h"
 
 #include <errno.h>
 #include <math.h>
@@ -122,6 +123,56 @@ static void what_is_not_there_has_no_series(void **state)
 	assert_null(strstr(print(rig), "\nnvshare_client_slo_seconds"));
 	rig->metrics.n_clients = 0;
 	assert_null(strstr(print(rig), "\nnvshare_client_"));
+}
+
+static void what_nvml_does_not_tell_has_no_series(void **state)
+{
+	static const char *const names[] = {
+		"nvshare_gpu_temperature_celsius",
+		"nvshare_gpu_power_watts",
+		"nvshare_gpu_energy_joules_total",
+		"nvshare_gpu_nvml_utilization_ratio",
+	};
+	struct rig *rig = *state;
+	struct metrics_gpu *gpu = &rig->metrics.gpus[0];
+	double *values[] = {&gpu->celsius, &gpu->watts, &gpu->joules, &gpu->nvml_ratio};
+	char line[128];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		*values[i] = 0.5;
+		(void)snprintf(line, sizeof(line), "%s{" GPU "} 0.5", names[i]);
+		expect_line(rig, line);
+		*values[i] = (double)NAN;
+		(void)snprintf(line, sizeof(line), "\n%s{", names[i]);
+		assert_null(strstr(print(rig), line));
+	}
+}
+
+/* Each type of events, and each state, has its own field and its name on the wire. */
+static void each_event_and_state_has_a_series(void **state)
+{
+	static const char *const states[NVSHARE_STATE_COUNT] = {
+		[NVSHARE_STATE_UNKNOWN] = "unknown",
+		[NVSHARE_STATE_GOOD] = "good",
+		[NVSHARE_STATE_ERROR] = "error",
+		[NVSHARE_STATE_LOST] = "lost",
+	};
+	struct rig *rig = *state;
+	char line[160];
+
+	for (uint32_t i = NVSHARE_EVENT_NONE + 1; i < NVSHARE_EVENT_COUNT; i++) {
+		rig->metrics.node.n_events[i] = 100 + i;
+		(void)snprintf(line, sizeof(line), "nvshare_events_total{type=\"%s\"} %u",
+			       names_event[i], 100 + i);
+		expect_line(rig, line);
+	}
+	for (uint32_t i = 0; i < NVSHARE_STATE_COUNT; i++) {
+		rig->metrics.gpus[0].is_state[i] = true;
+		(void)snprintf(line, sizeof(line), "nvshare_gpu_state{" GPU ",state=\"%s\"} 1",
+			       states[i]);
+		expect_line(rig, line);
+		rig->metrics.gpus[0].is_state[i] = false;
+	}
 }
 
 static void buckets_are_cumulative(void **state)
@@ -262,6 +313,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_number_has_the_unit_of_its_name, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(what_is_not_there_has_no_series, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_nvml_does_not_tell_has_no_series, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(each_event_and_state_has_a_series, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(buckets_are_cumulative, set_up, tear_down),
 		cmocka_unit_test(bounds_rise),
 		cmocka_unit_test_setup_teardown(labels_are_escaped, set_up, tear_down),

@@ -40,7 +40,7 @@ def read_all(sock):
 def ask(address, path="/metrics", method="GET", body=b"", headers=""):
     """The status, the headers in small letters, and the body."""
     with connect(address) as sock:
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
         sock.sendall(head.encode() + body)
         answer = read_all(sock)
     head, _, body = answer.partition(b"\r\n\r\n")

@@ -7,6 +7,7 @@ import signal
 
 import wire
 from conftest import until
+from exposition import Metrics
 
 POLL = {"NVSHARE_POLL_INTERVAL_MS": "20"}
 
@@ -58,6 +59,36 @@ def test_a_lost_gpu_is_told_and_comes_back(node):
     inject(node, "recover gpu 1")
     until("it is back", lambda: state(node, 1) == "good")
     assert said(node, "gpu-back gpu=1")
+
+
+def test_metrics_say_how_the_gpus_are(node):
+    address = node.folder / "http.sock"
+    node.start_scheduler(NVSHARE_SIM_GPUS="2", NVSHARE_HTTP_ADDRESS=f"unix:{address}", **POLL)
+
+    def until_states(good, lost):
+        """Each scrape is a viewer, and its text serves for a second."""
+
+        def look():
+            found = Metrics(address)
+            has = [found.all("nvshare_gpu_state", state=which) for which in ("good", "lost")]
+            return found if has == [good, lost] else None
+
+        return until(f"good {good}, lost {lost}", look)
+
+    found = until_states([1, 1], [0, 0])
+    assert found.one("nvshare_gpu_temperature_celsius", gpu="1") == 32
+    assert found.one("nvshare_gpu_power_watts", gpu="1") == 75
+    assert found.one("nvshare_gpu_energy_joules_total", gpu="1") > 0
+    assert found.one("nvshare_gpu_nvml_utilization_ratio", gpu="1") == 0
+    assert found.all("nvshare_gpu_out") == [0, 0] and set(found.all("nvshare_events_total")) == {0}
+    inject(node, "xid 79 gpu 1")
+    found = until_states([1, 0], [0, 1])
+    assert found.all("nvshare_gpu_out") == [0, 1]
+    assert found.one("nvshare_events_total", type="gpu_unrecoverable") == 1
+    assert sum(found.all("nvshare_events_total")) == 1
+    inject(node, "recover gpu 1")
+    found = until_states([1, 1], [0, 0])
+    assert found.one("nvshare_events_total", type="gpu_back") == 1
 
 
 def test_an_error_of_a_program_changes_no_state(node):

@@ -83,6 +83,24 @@ def test_waits_are_counted(node, http):  # noqa: F811
     assert found.one("nvshare_gpu_switches_total") == node.connect().status()[1][0][6]
 
 
+def test_a_paused_client_is_counted(node, http):  # noqa: F811
+    node.client(name="paused", pod="space/paused")
+    node.client(name="other")
+    assert node.ctl("set", "pause", "on", "1").returncode == 0
+    found = metrics_when(http, lambda m: m.all("nvshare_gpu_clients_paused") == [1])
+    assert found.one("nvshare_client_paused", pod="paused") == 1
+    assert sorted(found.all("nvshare_client_paused")) == [0, 1]
+
+
+def test_what_nobody_tells_of_a_gpu_has_no_series(node, http):  # noqa: F811
+    node.client()  # there is no NVML here
+    found = metrics_when(http, lambda m: m.all("nvshare_gpu_clients") == [1])
+    assert found.one("nvshare_gpu_state", state="unknown") == 1
+    assert sum(found.all("nvshare_gpu_state")) == 1 and found.one("nvshare_gpu_out") == 0
+    for name in ("temperature_celsius", "power_watts", "energy_joules_total", "nvml_utilization_ratio"):
+        assert found.all(f"nvshare_gpu_{name}") == [], name
+
+
 def test_another_gpu_at_an_index_counts_from_nothing(node, http):  # noqa: F811
     holder, _ = node.holder(gpu=1)
     metrics_when(http, lambda m: m.all("nvshare_scheduler_schedule_total", gpu="0") == [1])
@@ -212,6 +230,53 @@ def test_headers_and_bodies_that_are_huge(node, http):  # noqa: F811
                 assert not answer or answer.split()[1] in (b"400", b"405", b"413", b"414", b"431"), answer[:99]
         hand_over_often(node, 3)
     assert ask(http)[0] == 200
+
+
+def answer_to(address, request):
+    """The status and the body of one request, as it stands."""
+    with connect(address) as sock:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            sock.sendall(request)
+        answer = read_all(sock)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def test_a_page_that_calls_this_machine_by_its_own_name_reads_nothing(node):  # noqa: F811
+    port = free_port()
+    unix = node.folder / "http.sock"
+    node.start(NVSHARE_HTTP_ADDRESS=f"127.0.0.1:{port},unix:{unix}", NVSHARE_HTTP_HOSTS="gpu-1.example.com,node")
+    node.client(name="secret")
+    right = ["127.0.0.1", f"127.0.0.1:{port}", "10.0.0.1", "[::1]:1", "localhost", f"LOCALHOST:{port}", "node", "gpu-1.example.com:80"]
+    wrong = ["evil.example", f"evil.example:{port}", "node.evil.example", "localhost.evil.example", "127.0.0.1.evil.example",
+             "127.0.0.1@evil.example", "", "x" * 8000, "[" * 500, "node,gpu-1.example.com", "node:x"]
+    for path in ("/", "/metrics", "/status.json", "/trace.json"):
+        get = f"GET {path} HTTP/1.1\r\n"
+        for host in right:
+            assert answer_to(port, f"{get}Host: {host}\r\n\r\n".encode())[0] == 200, host
+        for host in wrong:
+            status, body = answer_to(port, f"{get}Host: {host}\r\n\r\n".encode())
+            assert status == 421 and b"NVSHARE_HTTP_HOSTS" in body and b"secret" not in body, host
+        for hosts in (["node", "evil.example"], ["evil.example", "node"], ["node", "node"]):
+            lines = "".join(f"Host: {host}\r\n" for host in hosts)
+            assert answer_to(port, f"{get}{lines}\r\n".encode())[0] == 421, hosts
+        for version in ("1.0", "1.1"):
+            assert answer_to(port, f"GET {path} HTTP/{version}\r\n\r\n".encode())[0] == 200, "no browser leaves the Host out"
+        # Of an absolute address, libmicrohttpd gives the whole as the path.
+        assert answer_to(port, f"GET http://evil.example{path} HTTP/1.1\r\nHost: node\r\n\r\n".encode())[0] == 404
+        assert answer_to(port, f"GET {path} HTTP/1.0\r\nHost: evil.example\r\n\r\n".encode())[0] == 421
+        assert answer_to(unix, f"{get}Host: evil.example\r\n\r\n".encode())[0] == 200, "not over the Unix socket"
+    assert answer_to(port, b"POST /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n")[0] == 421
+    assert answer_to(port, b"GET /metrics HTTP/1.1\r\nHost: " + b"x" * MIB + b"\r\n\r\n")[0] in (413, 431)
+
+
+def test_a_name_of_this_machine_is_added_while_the_scheduler_runs(node):  # noqa: F811
+    port = free_port()
+    node.start(NVSHARE_HTTP_ADDRESS=f"127.0.0.1:{port}")
+    get = b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n"
+    assert answer_to(port, get)[0] == 421
+    assert node.ctl("set", "http-hosts", "node").returncode == 0
+    assert answer_to(port, get)[0] == 200
 
 
 def test_five_hundred_connections_at_once(node):  # noqa: F811

@@ -180,6 +180,24 @@ def test_requests_that_never_stop_overlapping_are_counted(node):
     be.wire.expect_closed()
 
 
+def test_rates_are_of_the_last_ten_seconds(node):
+    start(node)
+    lc = Sharer(node, CRITICAL, name="lc")
+
+    def rate():
+        return json_status(node)["gpus"][0]["critical_tasks_per_second"]
+
+    def works():
+        """The ten seconds may be over before a busy machine looks."""
+        lc.does(USE, n_tasks=1)
+        lc.sync()
+        return rate() > 0
+
+    assert rate() == 0
+    until("a rate", works)
+    until("the work is long ago", lambda: rate() == 0)
+
+
 def test_the_others_are_held_in_parallel_and_compute_in_turn(node):
     start(node)
     lc = Sharer(node, CRITICAL)

@@ -35,7 +35,7 @@ TYPES = {
     "MEM_REFUSED": (15, "<2Q"),
     "GET_STATUS": (16, "<8s"),
     "STATUS_NODE": (17, "<6Q10I16s"),
-    "STATUS_GPU": (18, "<16s34Q6I64s"),
+    "STATUS_GPU": (18, "<16s39Q6I64s"),
     "STATUS_CLIENT": (19, "<13Q2I12I" + MEM + "16I64s128s"),
     "STATUS_END": (20, "<II"),
     "SET": (21, "<QII"),
@@ -202,7 +202,7 @@ class Wire:
 # Indices into the values of a STATUS_CLIENT and a STATUS_GPU.
 CLIENT_ID, CLIENT_GPU, CLIENT_PID, CLIENT_UID, CLIENT_STATE, CLIENT_WHY = 47, 48, 49, 50, 51, 52
 CLIENT_FLAGS = 55
-GPU_N_CLIENTS = 38
+GPU_N_CLIENTS = 43
 HUNG = 1
 
 

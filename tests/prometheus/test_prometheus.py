@@ -16,7 +16,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 
 from exposition import free_port  # noqa: E402
-from scheduler_node import ROOT, node, until  # noqa: E402,F401
+from scheduler_node import BUILD, ROOT, node, until  # noqa: E402,F401
 from wire import mem  # noqa: E402
 
 MONITORING = ROOT / "src" / "monitoring"
@@ -80,7 +80,10 @@ class Prometheus:
 @pytest.fixture
 def target(node):  # noqa: F811
     port = free_port()
-    node.start(NVSHARE_HTTP_ADDRESS=f"127.0.0.1:{port}", NVSHARE_SCHEDULING_MODE="concurrent", NVSHARE_QUANTUM_SEC="0.02")
+    simulated = node.folder / "sim"  # NVML's GPU; the clients have another one
+    simulated.mkdir()
+    node.start(NVSHARE_HTTP_ADDRESS=f"127.0.0.1:{port}", NVSHARE_SCHEDULING_MODE="concurrent", NVSHARE_QUANTUM_SEC="0.02",
+               NVSHARE_POLL_INTERVAL_MS="1000", NVSHARE_SIM_DIR=str(simulated), LD_LIBRARY_PATH=str(BUILD / "simgpu"))
     return port
 
 

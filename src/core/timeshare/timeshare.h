@@ -25,6 +25,7 @@
  */
 
 #include "core/histogram.h"
+#include "core/timeshare/recent.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -241,6 +242,10 @@ void timeshare_gpu_status(const struct timeshare *timeshare, uint32_t gpu,
 			  struct timeshare_gpu_status *ret);
 void timeshare_client_status(const struct timeshare *timeshare, uint32_t client,
 			     struct timeshare_client_status *ret);
+
+/* A GPU's totals: those of its status, at less cost. */
+void timeshare_gpu_totals(const struct timeshare *timeshare, uint32_t gpu,
+			  uint64_t ret[RECENT_TOTAL_COUNT_]);
 
 /* client's GPU time up to the last event: an estimate, which a report may correct downwards. */
 uint64_t timeshare_gpu_ns(const struct timeshare *timeshare, uint32_t client);

@@ -86,6 +86,16 @@ void timeshare_gpu_status(const struct timeshare *timeshare, uint32_t gpu,
 	status_percentiles(g->over_ns, g->n_over, &ret->over_ns_p50, &ret->over_ns_p99);
 }
 
+void timeshare_gpu_totals(const struct timeshare *timeshare, uint32_t gpu,
+			  uint64_t ret[RECENT_TOTAL_COUNT_])
+{
+	assert(gpu < TIMESHARE_GPUS_MAX);
+	ret[RECENT_LC_TASKS] = timeshare->gpus[gpu].n_lc_tasks;
+	ret[RECENT_BE_TASKS] = timeshare->gpus[gpu].n_be_tasks;
+	ret[RECENT_LC_GPU] = usage_class_ns(timeshare, gpu, true);
+	ret[RECENT_BE_GPU] = usage_class_ns(timeshare, gpu, false);
+}
+
 static uint32_t learned_tail_us(const struct timeshare_arm *arm, enum timeshare_arm_kind kind)
 {
 	uint64_t us = preempt_choice_tail(arm, kind);

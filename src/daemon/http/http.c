@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/http/http.h"
 
+#include "daemon/http/http_host.h"
 #include "daemon/http/metrics.h"
 #include "daemon/http/metrics_collect.h"
 #include "daemon/http/page_html.h"
@@ -15,6 +16,7 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #define HTTP_RETRY_NS (10 * CLOCK_NS_PER_SEC)
@@ -188,12 +190,52 @@ static enum MHD_Result http_answer_trace(struct server *server, struct MHD_Conne
 	return r;
 }
 
+struct http_host {
+	const char *value; /* libmicrohttpd's; NULL: the header is empty */
+	uint32_t n;
+};
+
+static enum MHD_Result http_on_header(void *context, enum MHD_ValueKind kind, const char *name,
+				      const char *value)
+{
+	struct http_host *host = context;
+
+	(void)kind;
+	if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0) {
+		host->value = value;
+		host->n++;
+	}
+	return MHD_YES;
+}
+
+/*
+ * NULL, or why the request is refused. Browsers do not know Unix sockets, and always send a Host:
+ * a request without one is a tool's.
+ */
+static const char *http_refuse_host(const struct http_listener *listener,
+				    struct MHD_Connection *connection)
+{
+	struct http_host host = {.n = 0};
+
+	if (listener->address->at.ss_family == AF_UNIX)
+		return NULL;
+	(void)MHD_get_connection_values(connection, MHD_HEADER_KIND, http_on_header, &host);
+	if (host.n == 0)
+		return NULL;
+	if (host.n == 1 &&
+	    http_host_is_right(host.value ? host.value : "", listener->server->settings.http_hosts))
+		return NULL;
+	return "the Host header must be an IP address, localhost, or a name that"
+	       " NVSHARE_HTTP_HOSTS lists\n";
+}
+
 /* Called with the headers. An answer then means that a body is not read. */
 static enum MHD_Result http_on_request(void *context, struct MHD_Connection *connection,
 				       const char *url, const char *method, const char *version,
 				       const char *body, size_t *body_len, void **request)
 {
 	struct http_listener *listener = context;
+	const char *refusal = http_refuse_host(listener, connection);
 	enum http_shared which = 0;
 
 	(void)version;
@@ -201,6 +243,8 @@ static enum MHD_Result http_on_request(void *context, struct MHD_Connection *con
 	(void)body_len;
 	(void)request;
 	listener->server->http.n_answers++;
+	if (refusal)
+		return http_refuse(connection, MHD_HTTP_MISDIRECTED_REQUEST, refusal, NULL);
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return http_refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
 				   "only GET and HEAD are allowed\n", "GET, HEAD");

@@ -29,18 +29,23 @@ struct metrics_node {
 	uint64_t n_lines_dropped; /* of the log */
 	uint64_t n_answers;       /* of HTTP, so far */
 	uint64_t wait_bound_ns;
+	uint64_t n_events[NVSHARE_EVENT_COUNT];
 	uint32_t n_unlisted; /* clients without series */
 };
 
 struct metrics_gpu {
 	struct nvshare_status_gpu status;
 	uint64_t n_grants, n_stop_failures, n_refusals;
-	uint64_t used;                             /* bytes: reported by clients, or external */
-	uint64_t resident, swapped, pinned, host;  /* bytes of all clients */
-	uint32_t n_hung, n_doubted, n_unstoppable; /* clients */
+	uint64_t used;                            /* bytes: reported by clients, or external */
+	uint64_t resident, swapped, pinned, host; /* bytes of all clients */
+	uint32_t n_hung, n_doubted, n_unstoppable, n_paused; /* clients */
 	uint32_t n_waiters[NVSHARE_WAIT_COUNT];
 	double busy_ratio;          /* since its first client */
 	double next_switch_seconds; /* NAN: none is planned */
+	/* By NVML; NAN: unknown. */
+	double celsius, watts, joules, nvml_ratio;
+	bool is_state[NVSHARE_STATE_COUNT]; /* one is true */
+	bool is_out;
 	struct histogram queue_wait, stop, wake, preempt;
 };
 
@@ -53,7 +58,7 @@ struct metrics_client {
 	double compute_limit; /* NAN: it has none */
 	double energy_joules; /* NAN: unknown */
 	uint32_t place;       /* of its GPU in metrics::gpus */
-	bool is_running, is_hung, is_doubted, is_preemptible;
+	bool is_running, is_hung, is_doubted, is_preemptible, is_paused;
 };
 
 struct metrics {

@@ -7,8 +7,34 @@
 #include "util/log.h"
 
 #include <math.h>
+#include <string.h>
 
 #define NO_PLACE UINT32_MAX
+
+/*
+ * Values of NVML are shown for so long, and one interval more. On a node without clients the
+ * scraper is the only viewer, and finds what NVML said a few seconds after the last scrape.
+ */
+#define NVML_FRESH_NS (120 * CLOCK_NS_PER_SEC)
+
+static void collect_state(const struct server *server, uint32_t index, struct metrics_gpu *ret)
+{
+	struct nvshare_status_state state;
+	uint32_t known = 0;
+
+	states_fill(server, index, &state);
+	ret->is_state[state.state] = true;
+	ret->is_out = server->gpus.at[index].is_out;
+	if (state.age_ns < NVML_FRESH_NS + server->settings.poll_ns)
+		known = state.known;
+	ret->celsius = known & NVSHARE_STATE_KNOWS_TEMPERATURE ? state.celsius : (double)NAN;
+	ret->watts = known & NVSHARE_STATE_KNOWS_POWER ? (double)state.power_mw / 1e3 : (double)NAN;
+	ret->joules =
+		known & NVSHARE_STATE_KNOWS_ENERGY ? (double)state.energy_mj / 1e3 : (double)NAN;
+	ret->nvml_ratio = known & NVSHARE_STATE_KNOWS_UTILIZATION
+				  ? state.utilization_percent / 100.0
+				  : (double)NAN;
+}
 
 static void collect_gpu(const struct server *server, uint32_t index, struct metrics_gpu *ret)
 {
@@ -31,6 +57,7 @@ static void collect_gpu(const struct server *server, uint32_t index, struct metr
 	ret->next_switch_seconds = ret->status.next_switch_ms == UINT64_MAX
 					   ? (double)NAN
 					   : (double)ret->status.next_switch_ms / 1e3;
+	collect_state(server, index, ret);
 }
 
 static void collect_client(const struct server *server, struct peer *peer, uint32_t place,
@@ -54,6 +81,7 @@ static void collect_client(const struct server *server, struct peer *peer, uint3
 	ret->is_running = status->state == NVSHARE_CLIENT_RUNNING;
 	ret->is_hung = status->flags & NVSHARE_CLIENT_HUNG;
 	ret->is_doubted = status->flags & NVSHARE_CLIENT_DOUBTED;
+	ret->is_paused = status->flags & NVSHARE_CLIENT_PAUSED;
 	ret->is_preemptible = !(status->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE);
 }
 
@@ -68,6 +96,7 @@ static void collect_sums(const struct metrics_client *client, struct metrics_gpu
 	gpu->pinned += client->pinned;
 	gpu->n_hung += client->is_hung;
 	gpu->n_doubted += client->is_doubted;
+	gpu->n_paused += client->is_paused;
 	gpu->n_unstoppable += !client->is_preemptible;
 	gpu->n_waiters[client->status.why]++;
 }
@@ -85,6 +114,7 @@ void metrics_collect(struct server *server, struct metrics *ret)
 	measure_sample_all(server);
 	shares_power(server);
 	status_fill_node(server, &ret->node.status);
+	memcpy(ret->node.n_events, server->events.n, sizeof(ret->node.n_events));
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		places[i] = NO_PLACE;
 		if (!server->gpus.at[i].total)

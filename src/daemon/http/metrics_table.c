@@ -42,6 +42,15 @@
 #define CRITICAL "class=\"latency-critical\""
 #define OTHER    "class=\"best-effort\""
 
+#define EVENT(its_type, value, text) \
+	NODE_BY(COUNTER, U64, "events_total", "type=\"" its_type "\"", n_events[value], text)
+#define STATE(its_state, value, text) \
+	GPU_BY(GAUGE, BOOL, "gpu_state", "state=\"" its_state "\"", is_state[value], text)
+
+/* A new one needs a row. */
+_Static_assert(NVSHARE_EVENT_COUNT == 8 && NVSHARE_STATE_COUNT == 4,
+	       "rows of events_total, gpu_state");
+
 const struct metrics_row metrics_table[] = {
 	INFO(NODE, "build_info",
 	     "The scheduler's version, mode, policy and rule of turns, as labels."),
@@ -72,8 +81,30 @@ const struct metrics_row metrics_table[] = {
 	NODE(COUNTER, U64, "scheduler_log_lines_dropped_total", n_lines_dropped,
 	     "Lines of the log that found no room."),
 	NODE(COUNTER, U64, "http_answers_total", n_answers, "Answers to requests by HTTP."),
+	EVENT("gpu_back", NVSHARE_EVENT_GPU_BACK, "Events that nvsharectl events shows, by type."),
+	EVENT("gpu_error", NVSHARE_EVENT_GPU_ERROR, NULL),
+	EVENT("gpu_unrecoverable", NVSHARE_EVENT_GPU_UNRECOVERABLE, NULL),
+	EVENT("gpu_xid", NVSHARE_EVENT_GPU_XID, NULL),
+	EVENT("monitor_down", NVSHARE_EVENT_MONITOR_DOWN, NULL),
+	EVENT("worker_back", NVSHARE_EVENT_WORKER_BACK, NULL),
+	EVENT("worker_down", NVSHARE_EVENT_WORKER_DOWN, NULL),
 
 	INFO(GPU, "gpu_info", "The GPU's name, as label."),
+	STATE("error", NVSHARE_STATE_ERROR,
+	      "1: the GPU is in this state. 0: it is in another one."),
+	STATE("good", NVSHARE_STATE_GOOD, NULL),
+	STATE("lost", NVSHARE_STATE_LOST, NULL),
+	STATE("unknown", NVSHARE_STATE_UNKNOWN, NULL),
+	GPU(GAUGE, BOOL, "gpu_out", is_out,
+	    "1: the GPU has an error, and no client gets a turn there."),
+	GPU(GAUGE, DOUBLE, "gpu_temperature_celsius", celsius,
+	    "The GPU's temperature by NVML; no series: unknown."),
+	GPU(GAUGE, DOUBLE, "gpu_power_watts", watts,
+	    "Power that the GPU draws by NVML; no series: unknown."),
+	GPU(COUNTER, DOUBLE, "gpu_energy_joules_total", joules,
+	    "Energy since the driver was loaded by NVML; no series: unknown."),
+	GPU(GAUGE, DOUBLE, "gpu_nvml_utilization_ratio", nvml_ratio,
+	    "Part of NVML's last period in which any program's kernel ran; no series: unknown."),
 	GPU(GAUGE, U64, "gpu_memory_total_bytes", status.total, "The GPU's memory."),
 	GPU(GAUGE, U64, "gpu_memory_usable_bytes", status.usable,
 	    "The GPU's memory without the reserve."),
@@ -102,6 +133,7 @@ const struct metrics_row metrics_table[] = {
 	GPU(GAUGE, U64, "gpu_outsiders_memory_bytes", status.outside, "Memory of these."),
 	GPU(GAUGE, U32, "gpu_clients", status.n_clients, "Clients of the GPU."),
 	GPU(GAUGE, U32, "gpu_clients_running", status.n_running, "Clients that run."),
+	GPU(GAUGE, U32, "gpu_clients_paused", n_paused, "Clients that an operator has paused."),
 	GPU(GAUGE, U32, "gpu_clients_hung", n_hung, "Clients that did not answer in time."),
 	GPU(GAUGE, U32, "gpu_clients_not_preemptible", n_unstoppable,
 	    "Clients whose last three stops failed."),
@@ -182,6 +214,7 @@ const struct metrics_row metrics_table[] = {
 	       "How long the client has waited by now; 0: it does not wait."),
 	CLIENT(GAUGE, U32, "client_queue_position", status.position,
 	       "The client's place in the queue, from 1; 0: it is not there."),
+	CLIENT(GAUGE, BOOL, "client_paused", is_paused, "1: an operator has paused the client."),
 	CLIENT(GAUGE, BOOL, "client_hung", is_hung, "1: the client did not answer in time."),
 	CLIENT(GAUGE, BOOL, "client_doubted", is_doubted,
 	       "1: the client reports more memory than is on the card."),

@@ -16,6 +16,7 @@
 #include "core/timeshare/timeshare.h"
 #include "daemon/gpu/sizes.h"
 #include "daemon/http/http_address.h"
+#include "daemon/http/http_host.h"
 #include "daemon/peers/rights.h"
 #include "util/log.h"
 #include "util/setting.h"
@@ -31,9 +32,10 @@
 enum settings_task { SETTINGS_TASK_RUN, SETTINGS_TASK_CHECK, SETTINGS_TASK_PRINT };
 
 struct settings {
-	char sock_dir[PATH_MAX];      /* "": the default */
-	char config_file[PATH_MAX];   /* "": the default, which may be missing */
-	char alert_command[PATH_MAX]; /* "": none */
+	char sock_dir[PATH_MAX];         /* "": the default */
+	char config_file[PATH_MAX];      /* "": the default, which may be missing */
+	char alert_command[PATH_MAX];    /* "": none */
+	char http_hosts[HTTP_HOSTS_LEN]; /* http_hosts_parse() */
 	struct http_addresses http;
 	struct sched_config config;
 	struct timeshare_config share;

@@ -91,6 +91,18 @@ static const struct setting_form settings_http = {
 	.allowed = "ADDRESS:PORT, [IPV6]:PORT or unix:/PATH, at most two with a comma; or 0: off",
 };
 
+static int settings_parse_hosts(const struct setting *setting, const char *value, void *field)
+{
+	(void)setting;
+	return http_hosts_parse(value, field);
+}
+
+static const struct setting_form settings_hosts = {
+	.parse = settings_parse_hosts,
+	.print = settings_print_path,
+	.allowed = "names of this machine with commas; or none",
+};
+
 static int settings_parse_sizes(const struct setting *setting, const char *value, void *field)
 {
 	(void)setting;
@@ -209,6 +221,8 @@ const struct setting settings_table[] = {
 	     "the least important lines that are written to standard error"),
 	OWN("NVSHARE_HTTP_ADDRESS", http, http, "where metrics are read by HTTP; 0: nowhere",
 	    .is_fixed = true),
+	OWN("NVSHARE_HTTP_HOSTS", http_hosts, hosts,
+	    "names by which browsers and Prometheus may call this machine", .unset = "none"),
 
 	WORD("NVSHARE_SCHEDULING_MODE", config.mode, enum sched_mode, names_mode,
 	     "auto: side by side when all fit, else in turns", .key = "mode"),

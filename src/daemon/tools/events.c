@@ -42,6 +42,7 @@ static void events_add(struct server *server, struct nvshare_event *event)
 	text_sanitize(event->message);
 	event->id = ++events->last_id;
 	event->unix_ns = events_unix_ns();
+	events->n[event->type]++;
 	events->at[event->id % EVENTS_MAX] = *event;
 	while ((peer = events->waiting)) {
 		events_forget(server, peer);

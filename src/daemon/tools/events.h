@@ -24,6 +24,7 @@ struct peer;
 
 struct events {
 	uint64_t last_id;
+	uint64_t n[NVSHARE_EVENT_COUNT];     /* so far, by type */
 	struct nvshare_event at[EVENTS_MAX]; /* by id, a ring */
 	struct peer *waiting;                /* utlist, peer::event_prev/next */
 };

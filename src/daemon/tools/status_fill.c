@@ -59,10 +59,12 @@ void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare
 	const struct gpu *gpu = &server->gpus.at[index];
 	struct sched_gpu_status status;
 	struct timeshare_gpu_status share;
+	uint64_t recent[RECENT_TOTAL_COUNT_], recent_ns;
 	uint64_t next_ms = UINT64_MAX;
 
 	sched_gpu_status(&server->sched, index, &status);
 	timeshare_gpu_status(&server->shares.timeshare, index, &share);
+	recent_ns = shares_recent(server, index, recent);
 	if (status.next_switch_ns != SCHED_NO_DEADLINE)
 		next_ms = status.next_switch_ns > server->now_ns
 				  ? (status.next_switch_ns - server->now_ns) / CLOCK_NS_PER_MS
@@ -105,6 +107,11 @@ void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.n_running = status.n_running,
 		.n_waiting = status.n_waiting,
 		.n_clients = status.n_clients,
+		.recent_ns = recent_ns,
+		.recent_lc_tasks = recent[RECENT_LC_TASKS],
+		.recent_be_tasks = recent[RECENT_BE_TASKS],
+		.recent_lc_gpu_ns = recent[RECENT_LC_GPU],
+		.recent_be_gpu_ns = recent[RECENT_BE_GPU],
 		.outside = server->measure.outsiders.gpus[index].bytes,
 		.n_outsiders = server->measure.outsiders.gpus[index].n,
 	};
