@@ -27,6 +27,8 @@ int main(int argc, char **argv)
 		return helper_main(STDIN_FILENO); /* this program has started itself so */
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, STDERR_FILENO);
 	r = settings_parse(argv + (argc > 0), getenv, &settings, &report);
+	if (report.task != SETTINGS_TASK_RUN)
+		log_omit_time();
 	if (r == SETTINGS_E_HELP)
 		settings_print_help(stdout);
 	else if (r == SETTINGS_E_VERSION)

@@ -82,6 +82,11 @@ void log_open(const char *name, enum log_level level, int fd)
 	errno = saved;
 }
 
+void log_omit_time(void)
+{
+	log_state.has_time = false;
+}
+
 void log_set_level(enum log_level level)
 {
 	log_state.level = level;

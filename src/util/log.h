@@ -33,6 +33,9 @@ extern const char *const log_level_names[LOG_LEVEL_COUNT_];
 /* Borrows name for good. The caller keeps fd; the log may open its file once more for itself. */
 void log_open(const char *name, enum log_level level, int fd);
 
+/* From now on lines have no time, for somebody who reads them at once. */
+void log_omit_time(void);
+
 void log_set_level(enum log_level level);
 bool log_is_on(enum log_level level);
 uint64_t log_dropped(void); /* dropped lines so far */
