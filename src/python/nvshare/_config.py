@@ -31,7 +31,7 @@ _SETTINGS = {
 # Settings of the node: the kind of value, and the scheduler's setting; None: it has none.
 _NODE = {
     "scheduler": {
-        "poll_interval_ms": (_NUMBER, None),
+        "poll_interval_ms": (_NUMBER, "NVSHARE_POLL_INTERVAL_MS"),
         "memory_safety_margin_mb": (_NUMBER, None),
         "max_models_per_gpu": (_NUMBER, None),
         "model_cache_ttl_seconds": (_NUMBER, None),
