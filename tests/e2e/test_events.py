@@ -77,8 +77,8 @@ def test_a_tool_that_leaves_while_it_waits_is_forgotten(node):
 def test_a_slow_tool_hears_how_much_it_missed(node):
     start(node)
     for n in range(20, 301, 20):  # the simulated GPU keeps 64 at a time
-        inject(node, "\n".join(["xid 31 gpu 0"] * 20))
-        until("they are told", lambda n=n: node.scheduler.output().count("gpu-xid") == n)
+        inject(node, "\n".join(["ecc double gpu 0"] * 20))
+        until("they are told", lambda n=n: node.scheduler.output().count("gpu-error") == n)
     assert len(events(node)) == 256
     tool = wire.Wire(node.sock_dir / "scheduler.sock")
     tool.send("GET_EVENTS", 10, 0, 0)

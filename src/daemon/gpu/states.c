@@ -88,7 +88,8 @@ static void states_tell(struct server *server, uint32_t index, enum health_news 
 
 	switch (news) {
 	case HEALTH_NEWS_PROGRAM:
-		log_info("gpu-xid gpu=%u xid=%u: %s", index, xid, text);
+		server_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO, "gpu-xid gpu=%u xid=%u: %s", index,
+			   xid, text);
 		events_add_gpu(server, NVSHARE_EVENT_GPU_XID, NVSHARE_EVENT_INFO, index, xid,
 			       "GPU %u: %s (Xid %u)", index, text, xid);
 		break;
