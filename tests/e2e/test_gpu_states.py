@@ -93,11 +93,22 @@ def test_a_helper_that_ends_is_replaced(node):
     until("another one answers", lambda: state(node) == "good" and helper(node) not in (None, first))
 
 
+def test_a_new_poll_interval_counts_at_once(node):
+    node.start_scheduler(**POLL)
+    until("it is good", lambda: state(node) == "good")
+    assert node.ctl("set", "poll_interval_ms", "3600000").returncode == 0
+    until("nobody asks", lambda: node.gpu()["state_age_seconds"] > 0.5)
+    assert node.ctl("set", "poll_interval_ms", "20").returncode == 0
+    until("somebody asks", lambda: node.gpu()["state_age_seconds"] < 0.5)
+
+
 def test_a_helper_that_hangs_is_replaced(node):
     node.start_scheduler(**POLL)
     until("it is good", lambda: state(node) == "good")
     first = helper(node)
     os.kill(first, signal.SIGSTOP)
+    # However seldom it is asked.
+    assert node.ctl("set", "poll_interval_ms", "3600000").returncode == 0
     until("it is told", lambda: state(node) and said(node, "nvml-helper-lost: it does not answer"))
     until("another one answers", lambda: state(node) == "good" and helper(node) not in (None, first))
 

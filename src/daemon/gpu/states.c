@@ -153,8 +153,13 @@ static void states_on_report(struct server *server, const struct helper_report *
 	uint32_t index;
 
 	if (report->kind == HELPER_REPORT_END) {
-		if (report->seq == states->seq)
+		if (report->seq == states->seq) {
 			states->asked_ns = 0;
+			/* Until now the due time was that of a helper that hangs. */
+			deadline_set(&server->deadlines, &states->due,
+				     u64_max(server->now_ns,
+					     states->polled_ns + server->settings.poll_ns));
+		}
 		states->n_failures = 0;
 		states->lists = report->n != states_n_devices(server);
 		return;
@@ -301,7 +306,13 @@ static void states_on_due(struct server *server, struct deadline *deadline)
 		states_plan(server, states_clear_ns(server));
 	else if (!states->asked_ns)
 		states_ask(server);
-	states_plan(server, server->now_ns + server->settings.poll_ns);
+	states_plan(server, server->now_ns + u64_min(server->settings.poll_ns, HANG_NS));
+}
+
+void states_config(struct server *server)
+{
+	if (deadline_is_set(&server->states.due))
+		states_plan(server, server->now_ns + server->settings.poll_ns);
 }
 
 void states_wake(struct server *server)
