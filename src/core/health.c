@@ -66,16 +66,17 @@ static void health_set(struct health *health, enum health_state state, uint64_t 
 static enum health_news health_on_xid(struct health *health, uint32_t xid, uint64_t now_ns)
 {
 	enum health_xid kind = health_xid_kind(xid);
+	bool is_lost = health->state == HEALTH_LOST, has_cause = health->xid != 0;
 
 	if (kind == HEALTH_XID_PROGRAM)
 		return HEALTH_NEWS_PROGRAM;
 	health->xid = xid;
 	health->error_ns = now_ns;
 	health->n_good = 0;
-	health->was_lost = false;
-	/* A lost GPU often has further errors, which tell nothing new. */
-	if (health->state == HEALTH_LOST)
-		return HEALTH_NEWS_NONE;
+	health->was_lost = is_lost && health->was_lost;
+	/* The first Xid tells why a poll found the GPU lost. Others tell nothing new. */
+	if (is_lost)
+		return has_cause || !xid ? HEALTH_NEWS_NONE : HEALTH_NEWS_LOST;
 	health_set(health, kind == HEALTH_XID_FATAL ? HEALTH_LOST : HEALTH_ERROR, now_ns);
 	return kind == HEALTH_XID_FATAL ? HEALTH_NEWS_LOST : HEALTH_NEWS_ERROR;
 }

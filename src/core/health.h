@@ -36,7 +36,7 @@ enum health_news {
 	HEALTH_NEWS_NONE,
 	HEALTH_NEWS_PROGRAM, /* an Xid that a program has caused */
 	HEALTH_NEWS_ERROR,   /* a serious error; the GPU is out */
-	HEALTH_NEWS_LOST,    /* it is out, and needs a reset */
+	HEALTH_NEWS_LOST,    /* it is out, and needs a reset; again with the Xid that tells why */
 	HEALTH_NEWS_BACK,
 	HEALTH_NEWS_COUNT_
 };
@@ -48,7 +48,7 @@ enum health_news {
 
 struct health {
 	enum health_state state;
-	bool was_lost; /* a poll has found it lost since its last error */
+	bool was_lost; /* a poll has found it lost since it is out */
 	uint32_t xid;  /* of the last serious error; 0: an ECC error, or a loss without an Xid */
 	uint32_t n_good;
 	uint64_t error_ns; /* the last serious error */

@@ -89,6 +89,26 @@ static void a_lost_gpu_is_back_with_its_second_answer(void **unused)
 	assert_false(health_is_out(&health));
 }
 
+/* A poll may see the loss before the driver's error is heard. */
+static void the_cause_of_a_loss_is_told_once(void **unused)
+{
+	static const uint32_t causes[] = {SERIOUS, FATAL};
+
+	(void)unused;
+	for (size_t i = 0; i < 2; i++) {
+		struct health health = {0};
+
+		assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 1), HEALTH_NEWS_LOST);
+		assert_int_equal(health_step(&health, HEALTH_XID, 0, 2), HEALTH_NEWS_NONE);
+		assert_int_equal(health_step(&health, HEALTH_XID, causes[i], 3), HEALTH_NEWS_LOST);
+		assert_int_equal(health.xid, causes[i]);
+		assert_int_equal(health.state, HEALTH_LOST);
+		assert_int_equal(health_step(&health, HEALTH_XID, FATAL, 4), HEALTH_NEWS_NONE);
+		assert_int_equal(health_step(&health, HEALTH_POLL_GOOD, 0, 5), HEALTH_NEWS_NONE);
+		assert_int_equal(health_step(&health, HEALTH_POLL_GOOD, 0, 6), HEALTH_NEWS_BACK);
+	}
+}
+
 static void an_answer_between_two_losses_does_not_count(void **unused)
 {
 	struct health health = health_in(L);
@@ -149,6 +169,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_input_has_its_effect_in_each_state),
 		cmocka_unit_test(a_lost_gpu_is_back_with_its_second_answer),
+		cmocka_unit_test(the_cause_of_a_loss_is_told_once),
 		cmocka_unit_test(an_answer_between_two_losses_does_not_count),
 		cmocka_unit_test(a_gpu_that_always_answered_is_back_when_it_was_quiet),
 		cmocka_unit_test(a_gpu_that_nobody_can_ask_stays_out),
