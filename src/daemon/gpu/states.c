@@ -63,8 +63,10 @@ static void states_end(struct server *server, const char *why)
 	log_warn("nvml-helper-lost: %s; times=%u; the states of GPUs are unknown until the next"
 		 " one answers",
 		 why, states->n_failures);
-	events_add_gpu(server, NVSHARE_EVENT_MONITOR_DOWN, NVSHARE_EVENT_WARNING, EVENTS_NONE, 0,
-		       "the helper that asks NVML is lost: %s", why);
+	/* A helper that never answers is no news again and again. */
+	if (states->n_failures == 1)
+		events_add_gpu(server, NVSHARE_EVENT_MONITOR_DOWN, NVSHARE_EVENT_WARNING,
+			       EVENTS_NONE, 0, "the helper that asks NVML is lost: %s", why);
 	states_plan(server, states->retry_ns);
 }
 
