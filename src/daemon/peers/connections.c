@@ -137,7 +137,7 @@ static void connections_refuse_version(struct server *server, struct peer *peer,
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	(void)snprintf(text, sizeof(text),
 		       "it speaks version %u of the protocol, this scheduler version %u%s",
-		       header.version, NVSHARE_PROTOCOL_VERSION,
+		       header.version, (unsigned int)NVSHARE_PROTOCOL_VERSION,
 		       header.version > NVSHARE_PROTOCOL_VERSION
 			       ? ": upgrade the scheduler"
 			       : ": restart it with the library of this release");
