@@ -273,6 +273,8 @@ public:
 			if (!is_in_section_)
 				fail("it belongs to no section");
 		}
+		if (lines_.bad())
+			throw std::system_error(errno, std::generic_category(), path_);
 		return false;
 	}
 

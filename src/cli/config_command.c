@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
+#include "cli/json.h"
 
 #include "util/fd.h"
 
@@ -52,23 +53,14 @@ static int config_fetch(int fd, uint32_t row, struct nvshare_config *ret_config,
 	return CLI_EXIT_OK;
 }
 
-/* The scheduler's texts have no quotation mark and no control character; \ is left. */
-static void print_string(const char *text)
-{
-	(void)putchar('"');
-	for (; *text; text++)
-		(void)printf("%s%c", *text == '\\' ? "\\" : "", *text);
-	(void)putchar('"');
-}
-
 static void print_json(const struct nvshare_config *config, const char *value)
 {
 	(void)printf("%s\n  {\"setting\": ", config->row ? "," : "");
-	print_string(config->name);
+	json_print_string(stdout, config->name);
 	(void)fputs(", \"value\": ", stdout);
-	print_string(value);
+	json_print_string(stdout, value);
 	(void)fputs(", \"origin\": ", stdout);
-	print_string(config->origin);
+	json_print_string(stdout, config->origin);
 	(void)printf(", \"needs_restart\": %s}", config->is_fixed ? "true" : "false");
 }
 

@@ -16,37 +16,41 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LIBRARY "libnvshare.so"
-#define GROUP   "nvshare"
-#define MARK    "nvshare_library_version=" /* in the library: src/hook/base/hook_version.c */
+#define LIBRARY           "libnvshare.so"
+#define GROUP             "nvshare"
+#define LIBRARY_BYTES_MAX ((size_t)64 << 20)
+#define MARK              "nvshare_library_version=" /* in the library: src/hook/base/hook_version.c */
 
 /* ---- the library ----------------------------------------------------------------------- */
 
 void doctor_library_version(const char *path, char *ret_version, size_t size)
 {
 	FD_CLEANUP int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	const char *text, *at;
+	char *text = NULL;
+	const char *at;
+	size_t len = 0;
 	struct stat st;
+	ssize_t n = 1;
 
 	ret_version[0] = '\0';
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0)
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return;
-	text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (text == MAP_FAILED)
-		return;
-	at = memmem(text, (size_t)st.st_size, MARK, strlen(MARK));
+	/* It may be a stranger's: a map of it could end while it is read, or be without end. */
+	text = malloc(LIBRARY_BYTES_MAX);
+	for (; text && n > 0; len += n > 0 ? (size_t)n : 0)
+		n = read(fd, text + len, LIBRARY_BYTES_MAX - len);
+	at = text ? memmem(text, len, MARK, strlen(MARK)) : NULL;
 	if (at) {
 		at += strlen(MARK);
 		(void)snprintf(ret_version, size, "%.*s",
-			       (int)strnlen(at, (size_t)(text + st.st_size - at)), at);
+			       (int)strnlen(at, (size_t)(text + len - at)), at);
 		text_sanitize(ret_version);
 	}
-	(void)munmap((void *)(uintptr_t)text, (size_t)st.st_size);
+	free(text);
 }
 
 /* Beside this program, as in a build; else where `make install` has put it. */

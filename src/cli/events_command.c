@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
+#include "cli/json.h"
 
 #include "ipc/names.h"
 #include "util/fd.h"
@@ -14,15 +15,6 @@ struct options {
 	bool is_json;
 };
 
-/* The scheduler's texts have no quotation mark and no control character; \ is left. */
-static void print_string(const char *text)
-{
-	(void)putchar('"');
-	for (; *text; text++)
-		(void)printf("%s%c", *text == '\\' ? "\\" : "", *text);
-	(void)putchar('"');
-}
-
 /* One line, so that a reader of events that come need not parse a list without an end. */
 static void event_print_json(const struct nvshare_event *event)
 {
@@ -32,11 +24,11 @@ static void event_print_json(const struct nvshare_event *event)
 		     ", \"message\": ",
 		     event->id, (double)event->unix_ns / 1e9, names_event_level[event->level],
 		     names_event[event->type]);
-	print_string(event->message);
+	json_print_string(stdout, event->message);
 	(void)fputs(", \"details\": {", stdout);
 	if (event->gpu != UINT32_MAX) {
 		(void)printf("\"gpu\": %u, \"uuid\": ", event->gpu);
-		print_string(event->uuid);
+		json_print_string(stdout, event->uuid);
 		gap = ", ";
 	}
 	if (event->xid)

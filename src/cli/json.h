@@ -8,13 +8,10 @@
 
 struct status;
 
-/* Prints s in quotes. s has UTF-8 alone. */
+/* Prints s between quotation marks, escaped. s has UTF-8 alone. */
 void json_print_string(FILE *out, const char *s);
 
 /* Prints the status. A later version may add keys, but renames none. */
 void json_print(FILE *out, const struct status *status);
-
-/* Between quotation marks, escaped. */
-void json_print_string(FILE *out, const char *s);
 
 #endif

@@ -101,6 +101,9 @@ static void sanitize_texts(struct msg *msg)
 	case NVSHARE_MSG_STATUS_GPU:
 		text_sanitize(msg->body.status_gpu.name);
 		break;
+	case NVSHARE_MSG_STATUS_OUTSIDER:
+		text_sanitize(msg->body.status_outsider.name);
+		break;
 	case NVSHARE_MSG_STATUS_CLIENT:
 		text_sanitize(msg->body.status_client.name);
 		text_sanitize(msg->body.status_client.pod);

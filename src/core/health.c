@@ -66,7 +66,7 @@ static void health_set(struct health *health, enum health_state state, uint64_t 
 static enum health_news health_on_xid(struct health *health, uint32_t xid, uint64_t now_ns)
 {
 	enum health_xid kind = health_xid_kind(xid);
-	bool is_told = health->state == HEALTH_LOST && health->is_told;
+	bool is_told = health->is_told && (health->xid || !xid);
 
 	if (kind == HEALTH_XID_PROGRAM)
 		return HEALTH_NEWS_PROGRAM;
@@ -82,8 +82,7 @@ static enum health_news health_on_xid(struct health *health, uint32_t xid, uint6
 	return kind == HEALTH_XID_FATAL ? HEALTH_NEWS_LOST : HEALTH_NEWS_ERROR;
 }
 
-/* A poll may find the GPU lost before the driver says why. So a loss is told with the second one.
- */
+/* A poll may find the GPU lost before the driver says why. So it is told with the second poll. */
 static enum health_news health_on_lost(struct health *health, uint64_t now_ns)
 {
 	bool was_told = health->is_told;

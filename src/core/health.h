@@ -36,7 +36,7 @@ enum health_news {
 	HEALTH_NEWS_NONE,
 	HEALTH_NEWS_PROGRAM, /* an Xid that a program has caused */
 	HEALTH_NEWS_ERROR,   /* a serious error; the GPU is out */
-	HEALTH_NEWS_LOST,    /* it is out, and needs a reset */
+	HEALTH_NEWS_LOST,    /* it is out, and needs a reset; again with the Xid that tells why */
 	HEALTH_NEWS_BACK,
 	HEALTH_NEWS_COUNT_
 };

@@ -5,15 +5,28 @@
 #include "daemon/server.h"
 #include "daemon/settings/settings.h"
 #include "nvshare/version.h"
+#include "util/fd.h"
 #include "util/log.h"
 #include "util/output.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { EXIT_USAGE = 2 };
+
+/* Else a socket could take the number of standard error, and its peer would get the log. */
+static void main_open_standard(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	(void)fd_close(fd);
+}
 
 int main(int argc, char **argv)
 {
@@ -25,6 +38,7 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], HELPER_OPTION))
 		return helper_main(STDIN_FILENO); /* this program has started itself so */
+	main_open_standard();
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, STDERR_FILENO);
 	r = settings_parse(argv + (argc > 0), getenv, &settings, &report);
 	if (report.task != SETTINGS_TASK_RUN)

@@ -7,7 +7,9 @@
 #include "util/fd.h"
 #include "util/parse.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #define TEXT_LEN 512
+#define FULL_NS  (10 * CLOCK_NS_PER_MS) /* then a sign of life is tried again */
 
 static void notify_send(const struct notify *notify, const char *text)
 {
@@ -47,12 +50,16 @@ static int notify_connect(const char *name)
 	return fd;
 }
 
+/* Anybody may fill the manager's socket. A wait for room would delay decisions. */
 static void notify_on_due(struct server *server, struct deadline *deadline)
 {
+	static const char text[] = "WATCHDOG=1";
 	struct notify *notify = container_of(deadline, struct notify, watchdog);
+	bool is_full = send(notify->fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+		       errno == EAGAIN;
 
-	notify_send(notify, "WATCHDOG=1");
-	deadline_set(&server->deadlines, deadline, server->now_ns + notify->watchdog_ns);
+	deadline_set(&server->deadlines, deadline,
+		     server->now_ns + (is_full ? FULL_NS : notify->watchdog_ns));
 }
 
 /* Half of the manager's time, in nanoseconds; 0: it does not watch this process. */

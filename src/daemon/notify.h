@@ -7,7 +7,7 @@
  * path or an abstract name. Without such a socket nothing is sent. A message that cannot be sent
  * within NOTIFY_PATIENCE_MS is lost; nobody hears of that.
  *
- * With WATCHDOG_USEC the loop tells twice in that time that it lives.
+ * With WATCHDOG_USEC the loop tells twice in that time that it lives. It does not wait for that.
  *
  * Threading: the loop's.
  */

@@ -226,6 +226,7 @@ int server_init(struct server *server, const struct settings *settings)
 	flow_init(server);
 	actions_init(server);
 	alerts_init(server);
+	events_init(server);
 	measure_init(server);
 
 	r = server_allocate(server);

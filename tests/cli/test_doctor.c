@@ -8,7 +8,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -297,6 +299,22 @@ static void a_file_that_is_no_library_has_no_version(void **state)
 	assert_string_equal(version, "");
 }
 
+/* As in a stranger's container, whose processes an administrator asks about. */
+static void a_file_without_end_is_not_read_to_its_end(void **state)
+{
+	char path[] = "/tmp/nvshare-doctor-XXXXXX", version[32] = "x";
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(ftruncate(fd, (off_t)1 << 42), 0);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	doctor_library_version(path, version, sizeof(version));
+	assert_string_equal(version, "");
+	(void)close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -304,6 +322,7 @@ int main(void)
 		cmocka_unit_test(a_process_is_judged_only_when_it_is_asked_for),
 		cmocka_unit_test(each_fault_is_found_and_says_what_to_do),
 		cmocka_unit_test(a_file_that_is_no_library_has_no_version),
+		cmocka_unit_test(a_file_without_end_is_not_read_to_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,6 +102,9 @@ static void a_loss_is_told_with_its_cause_or_the_second_poll(void **unused)
 	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 2), HEALTH_NEWS_NONE);
 	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 3), HEALTH_NEWS_LOST);
 	assert_int_equal(health_step(&health, HEALTH_POLL_LOST, 0, 4), HEALTH_NEWS_NONE);
+	assert_int_equal(health_step(&health, HEALTH_XID, 0, 5), HEALTH_NEWS_NONE);
+	assert_int_equal(health_step(&health, HEALTH_XID, SERIOUS, 6), HEALTH_NEWS_LOST);
+	assert_int_equal(health_step(&health, HEALTH_XID, FATAL, 7), HEALTH_NEWS_NONE);
 }
 
 static void a_loss_that_was_not_told_ends_untold(void **unused)

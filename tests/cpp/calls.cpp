@@ -186,6 +186,12 @@ static void a_file_is_read_strictly()
 	} catch (const std::system_error &error) {
 		CHECK(error.code().value() == ENOENT);
 	}
+	try {
+		nvshare::Config::from_file("."); /* it opens, but cannot be read */
+		CHECK(false);
+	} catch (const std::system_error &error) {
+		CHECK(error.code().value() == EISDIR);
+	}
 }
 
 struct CUstream_st; /* as cuda.h has it */

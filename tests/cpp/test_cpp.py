@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 
 SOURCE = pathlib.Path(__file__).with_name("calls.cpp")
-NODE_FILE = ROOT / "tests" / "python" / "gpreempt.yaml"
+NODE_FILE = ROOT / "tests" / "daemon" / "config" / "seed_004.yaml"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wold-style-cast", "-Werror"]
 
 

@@ -4,6 +4,10 @@
 
 #include "daemon/gpu/helper.h"
 
+#include "abi/nvml_abi.h"
+#include "daemon/gpu/nvml.h"
+#include "util/clock.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,12 +67,42 @@ static void a_packet_of_another_size_is_refused(void **unused)
 	assert_false(helper_report_decode(report, sizeof(report[0]) + 1, &found));
 }
 
+static int n_waits;
+
+/* A driver that refuses to wait once, as while a GPU is lost. */
+static int refuse_once(struct nvml_event_set_st *set, void *data, unsigned int timeout_ms)
+{
+	(void)set;
+	(void)timeout_ms;
+	if (n_waits++ == 0)
+		return NVML_ERROR_GPU_IS_LOST;
+	*(nvmlEventData_t *)data = (nvmlEventData_t){
+		.eventType = nvmlEventTypeXidCriticalError,
+		.eventData = 79,
+	};
+	return NVML_SUCCESS;
+}
+
+static void a_wait_that_is_refused_takes_time_and_is_not_the_last(void **unused)
+{
+	const struct nvml nvml = {.event_wait = refuse_once};
+	uint64_t begin_ns = clock_now_ns();
+	struct nvml_event event;
+
+	(void)unused;
+	assert_false(nvml_event_wait(&nvml, NULL, 1, &event));
+	assert_true(clock_now_ns() - begin_ns >= CLOCK_NS_PER_MS);
+	assert_true(nvml_event_wait(&nvml, NULL, 1, &event));
+	assert_int_equal(event.xid, 79);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_report_that_makes_sense_is_taken_whole),
 		cmocka_unit_test(nonsense_is_refused),
 		cmocka_unit_test(a_packet_of_another_size_is_refused),
+		cmocka_unit_test(a_wait_that_is_refused_takes_time_and_is_not_the_last),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

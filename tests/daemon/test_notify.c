@@ -140,6 +140,30 @@ static void a_watched_process_tells_twice_in_the_time_that_it_lives(void **state
 	}
 }
 
+static void a_manager_that_does_not_read_is_told_later_and_not_waited_for(void **state)
+{
+	uint64_t at_ns;
+
+	(void)state;
+	listen_on(NULL);
+	assert_int_equal(unsetenv("WATCHDOG_PID"), 0);
+	assert_int_equal(setenv("WATCHDOG_USEC", "3000000", 1), 0);
+	notify_open(server);
+	notify_ready(server, "x");
+	at_ns = deadlines_next(&server->deadlines);
+	while (send(server->notify.fd, "x", 1, MSG_DONTWAIT) == 1)
+		continue;
+	for (int i = 0; i < 2; i++) {
+		struct deadline *deadline = deadlines_take(&server->deadlines, at_ns);
+
+		server->now_ns = at_ns;
+		assert_non_null(deadline);
+		deadline->on_due(server, deadline);
+		at_ns += 10 * CLOCK_NS_PER_MS;
+		assert_int_equal(deadlines_next(&server->deadlines), at_ns);
+	}
+}
+
 static void a_watch_over_another_process_is_none(void **state)
 {
 	(void)state;
@@ -176,6 +200,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_manager_hears_of_start_reload_and_end),
 		TEST(a_watched_process_tells_twice_in_the_time_that_it_lives),
+		TEST(a_manager_that_does_not_read_is_told_later_and_not_waited_for),
 		TEST(a_watch_over_another_process_is_none),
 		TEST(without_a_manager_nothing_is_sent),
 	};

@@ -62,6 +62,15 @@ static void names_are_escaped_and_end_with_their_arrays(void **state)
 	assert_status_has(wanted);
 }
 
+static void a_paused_client_is_told_from_an_idle_one(void **state)
+{
+	(void)state;
+	metrics->n_clients = 1;
+	assert_status_has("\"paused\":false");
+	metrics->clients[0].status.flags = NVSHARE_CLIENT_PAUSED;
+	assert_status_has("\"paused\":true");
+}
+
 static void a_switch_that_is_not_planned_is_null(void **state)
 {
 	(void)state;
@@ -145,6 +154,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(names_are_escaped_and_end_with_their_arrays, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_paused_client_is_told_from_an_idle_one, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_switch_that_is_not_planned_is_null, set_up,
 						tear_down),

@@ -105,7 +105,7 @@ def test_another_scheduler_s_file_is_taken_as_it_stands(tmp_path, seed, settings
     found = {name: value for name, value in printed(run.stdout).items() if value[1].startswith(str(path))}
     assert found == {name: (value, f"{path}:{line}") for name, (value, line) in settings.items()}
     section, *keys = left_out.split()
-    said = re.findall(rf"^nvshare-scheduler: info: {re.escape(str(path))}:\d+: (\S+) is left out: .{{20,}}$", run.stderr, re.M)
+    said = re.findall(rf"^\S+ nvshare-scheduler: info: {re.escape(str(path))}:\d+: (\S+) is left out: .{{20,}}$", run.stderr, re.M)
     assert said == [section + key for key in keys]
     assert run.stderr.count("\n") == len(said)
 
@@ -114,7 +114,8 @@ def test_what_is_printed_is_a_file_that_sets_the_same(tmp_path):
     settings = {
         "NVSHARE_POLICY": "fair",
         "NVSHARE_PRIORITY_MAX": "low,uid:7=high",
-        "NVSHARE_HTTP_ADDRESS": "127.0.0.1:9402,unix:/x y",
+        "NVSHARE_HTTP_ADDRESS": "[::1]:9402,unix:/x y",
+        "NVSHARE_ALERT_COMMAND": "/it's #1: a command",
         "NVSHARE_GPUS": "GPU-8d0a1b2c-3d4e-5f60-7182-93a4b5c6d7e8=80GiB",
     }
     first = end(tmp_path, "--print-config", "--quantum-sec", "7", **settings)
@@ -311,6 +312,24 @@ def test_what_would_not_come_back_is_not_saved_and_the_winner_is_named(node):  #
     assert not list((node.folder / "state").iterdir())
     for words in [("tq",), ("tq", "5", "7"), ()]:
         assert ctl(node, "set", "--save", *words)[0] == 2
+
+
+def test_what_the_next_start_would_refuse_is_not_saved(node):  # noqa: F811
+    start(node)
+    assert ctl(node, "set", "heartbeat-limit-sec", "500")[0] == 0
+    code, out, err = ctl(node, "set", "--save", "heartbeat-sec", "400")
+    assert (code, out) == (1, "")
+    assert "not saved: the scheduler could not start with it: NVSHARE_HEARTBEAT_SEC is above NVSHARE_HEARTBEAT_LIMIT" in err
+    assert shown(node)["heartbeat_sec"][1] == "built-in" and not list((node.folder / "state").iterdir())
+    for name, value in [("heartbeat-limit-sec", "500"), ("heartbeat-sec", "400")]:
+        assert ctl(node, "set", "--save", name, value)[0] == 0
+    assert ctl(node, "reload")[0] == 0
+
+
+def test_a_tool_writes_no_line_into_the_log(node):  # noqa: F811
+    start(node)
+    assert ctl(node, "set", "x\nforged: y", "1")[0] == 1
+    node.expect_log("there is no setting 'x?forged: y'")
 
 
 def test_a_saved_value_that_cannot_be_written_or_read_is_said(node):  # noqa: F811

@@ -103,6 +103,7 @@ def test_ctl_trusts_no_word_of_a_scheduler(tmp_path):
         request = sock.recv(4096)
         for text in UNSEEN_TEXTS if request[6:8] == struct.pack("<H", wire.TYPES["GET_STATUS"][0]) else []:
             sock.send(shown("STATUS_GPU", text))
+            sock.send(shown("STATUS_OUTSIDER", text))
             sock.send(shown("STATUS_CLIENT", text, text))
         sock.send(shown("STATUS_NODE", b"1\x1b[2J"))
         sock.send(wire.packet("STATUS_END", len(UNSEEN_TEXTS), len(UNSEEN_TEXTS)))

@@ -9,9 +9,9 @@ from conftest import MIB, until
 from test_gpu_states import POLL, inject, state
 
 SCRIPT = """#!/bin/sh
-env | grep NVSHARE_ALERT_ >> {out}.new
-echo "$@" >> {out}.new
-mv {out}.new {out}.$NVSHARE_ALERT_ID
+env | grep NVSHARE_ALERT_ >> {out}.new$$
+echo "$@" >> {out}.new$$
+mv {out}.new$$ {out}.$NVSHARE_ALERT_ID
 """
 
 
@@ -27,8 +27,9 @@ def start(node, **env):
 
 
 def lose(node):
+    """A question may find the GPU lost before its error is heard: then there are two events of the loss."""
     inject(node, "xid 79 gpu 0")
-    until("the GPU is lost", lambda: state(node) == "lost")
+    until("the GPU is lost", lambda: state(node) == "lost" and node.gpu()["xid"] == 79)
 
 
 def test_events_are_kept_in_their_order(node):
@@ -37,16 +38,17 @@ def test_events_are_kept_in_their_order(node):
     lose(node)
     inject(node, "recover gpu 0")
     until("it is back", lambda: state(node) == "good")
-    lost, back = events(node)
+    *first, lost, back = events(node)
     uuid = node.gpu()["uuid"]
-    assert (lost["id"], lost["level"], lost["type"]) == (1, "error", "gpu_unrecoverable")
+    assert [event["type"] for event in first] in ([], ["gpu_unrecoverable"])
+    assert (lost["id"], lost["level"], lost["type"]) == (1 + len(first), "error", "gpu_unrecoverable")
     assert lost["message"] == "GPU 0: the GPU has fallen off the bus (Xid 79)"
     assert lost["details"] == {"gpu": 0, "uuid": uuid, "xid": 79}
-    assert (back["id"], back["level"], back["type"]) == (2, "info", "gpu_back")
+    assert (back["id"], back["level"], back["type"]) == (2 + len(first), "info", "gpu_back")
     assert back["details"] == {"gpu": 0, "uuid": uuid}
     assert lost["time"] <= back["time"]
     lines = node.ctl("events").stdout.splitlines()
-    assert [line.split()[3] for line in lines] == ["gpu_unrecoverable", "gpu_back"]
+    assert [line.split()[3] for line in lines][-2:] == ["gpu_unrecoverable", "gpu_back"]
 
 
 def test_a_follower_sees_what_was_and_what_comes(node):
@@ -77,8 +79,8 @@ def test_a_tool_that_leaves_while_it_waits_is_forgotten(node):
 def test_a_slow_tool_hears_how_much_it_missed(node):
     start(node)
     for n in range(20, 301, 20):  # the simulated GPU keeps 64 at a time
-        inject(node, "\n".join(["xid 31 gpu 0"] * 20))
-        until("they are told", lambda n=n: node.scheduler.output().count("gpu-xid") == n)
+        inject(node, "\n".join(["ecc double gpu 0"] * 20))
+        until("they are told", lambda n=n: node.scheduler.output().count("gpu-error") == n)
     assert len(events(node)) == 256
     tool = wire.Wire(node.sock_dir / "scheduler.sock")
     tool.send("GET_EVENTS", 10, 0, 0)
@@ -111,9 +113,13 @@ def test_the_alert_command_hears_of_each_event(node):
     script.chmod(0o755)
     start(node, NVSHARE_ALERT_COMMAND=str(script))
     lose(node)
-    heard = node.folder / "alert.1"
-    until("the command has run", heard.exists)
-    lines = heard.read_text().splitlines()
+
+    def heard():
+        texts = [path.read_text() for path in node.folder.glob("alert.[0-9]*")]
+        return [text for text in texts if "NVSHARE_ALERT_XID=79" in text]
+
+    until("the command has run", heard)
+    lines = heard()[0].splitlines()
     assert lines[-1] == "gpu_unrecoverable"  # the argument
     told = dict(line.split("=", 1) for line in lines[:-1])
     assert told["NVSHARE_ALERT_MESSAGE"] == "GPU 0: the GPU has fallen off the bus (Xid 79)"

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import signal
 
 import wire
@@ -123,13 +124,34 @@ def test_a_helper_that_ends_is_replaced(node):
     until("another one answers", lambda: state(node) == "good" and helper(node) not in (None, first))
 
 
+def test_a_new_poll_interval_counts_at_once(node):
+    node.start_scheduler(**POLL)
+    until("it is good", lambda: state(node) == "good")
+    assert node.ctl("set", "poll_interval_ms", "3600000").returncode == 0
+    until("nobody asks", lambda: node.gpu()["state_age_seconds"] > 0.5)
+    assert node.ctl("set", "poll_interval_ms", "20").returncode == 0
+    until("somebody asks", lambda: node.gpu()["state_age_seconds"] < 0.5)
+
+
 def test_a_helper_that_hangs_is_replaced(node):
     node.start_scheduler(**POLL)
     until("it is good", lambda: state(node) == "good")
     first = helper(node)
     os.kill(first, signal.SIGSTOP)
+    # However seldom it is asked.
+    assert node.ctl("set", "poll_interval_ms", "3600000").returncode == 0
     until("it is told", lambda: state(node) and said(node, "nvml-helper-lost: it does not answer"))
     until("another one answers", lambda: state(node) == "good" and helper(node) not in (None, first))
+
+
+def test_a_helper_that_cannot_work_is_an_event_once(node):
+    scheduler = node.build / "nvshare-scheduler"
+    loader = re.search(rb"/lib\w*/ld-[\w.-]+", scheduler.read_bytes())[0].decode()
+    # The helper is started from /proc/self/exe, which is the loader here.
+    program = node.start([loader, scheduler], preload=False, NVSHARE_CONFIG="none")
+    until("it has failed twice", lambda: "nvml-helper-lost: it has ended; times=2" in program.output())
+    assert node.ctl("events").stdout.count("monitor_down") == 1
+    program.kill()
 
 
 def test_the_helper_ends_with_the_scheduler(node):

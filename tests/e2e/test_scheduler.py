@@ -2,6 +2,7 @@
 """The real nvshare-scheduler against a client in Python: turns, deaths, restarts, thousands of clients."""
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -214,6 +215,12 @@ def test_only_an_overcommitment_that_lasts_is_said(node):
 
 
 # ---- one instance, its start and its end -----------------------------------------
+
+
+def test_no_descriptor_takes_the_number_of_a_closed_standard_one(node):
+    """The log would go to a peer."""
+    node.start(command=("sh", "-c", 'exec "$0" <&- >&- 2>&-'))
+    assert [os.readlink(f"/proc/{node.process.pid}/fd/{n}") for n in range(3)] == ["/dev/null"] * 3
 
 
 def test_a_second_instance_says_so_and_changes_nothing(node):

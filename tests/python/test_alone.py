@@ -643,15 +643,21 @@ def test_a_config_file_may_have_both(tmp_path):
         nvshare.GPUScheduler(config_file=path)
 
 
-def test_the_node_s_settings_name_settings_of_the_scheduler():
-    options = (ROOT / "src" / "daemon" / "settings_table.c").read_text()
+def test_the_node_s_keys_and_settings_are_those_of_the_scheduler_s_file():
+    table = (ROOT / "src" / "daemon" / "settings" / "config_keys.c").read_text()
+    sets = dict(re.findall(r'SETS\("([\w.\[\]]+)", \w+, "(\w+)"', table))
+    left_out = re.findall(r'LEFT_OUT\("([\w.\[\]]+)"', table)
 
-    def settings_in(known):
+    def settings_in(known, path=""):
         if isinstance(known, tuple):
-            return {known[1]} - {None}
-        return set().union(*map(settings_in, known.values() if isinstance(known, dict) else known))
+            return {path: known[1]}
+        if isinstance(known, list):
+            return settings_in(known[0], path + "[]")
+        return {k: v for key in known for k, v in settings_in(known[key], f"{path}.{key}".lstrip(".")).items()}
 
-    assert all(f'"{name}"' in options for name in settings_in(_config._NODE))
+    found = settings_in(_config._NODE)
+    assert sets and set(found) == {*sets, *left_out}
+    assert {path: found[path] for path in sets} == {path: "NVSHARE_" + name for path, name in sets.items()}
 
 
 @pytest.mark.parametrize(

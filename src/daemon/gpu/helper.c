@@ -121,13 +121,12 @@ static void *helper_wait_thread(void *arg)
 {
 	struct helper *helper = arg;
 	struct nvml_event event;
-	bool is_broken = false;
 
-	while (!is_broken) {
-		if (nvml_event_wait(&helper->nvml, helper->events, WAIT_MS, &event, &is_broken))
+	for (;;) {
+		if (nvml_event_wait(&helper->nvml, helper->events, WAIT_MS, &event))
 			helper_report_event(helper, &event);
 	}
-	return NULL; /* polls go on without events */
+	return NULL;
 }
 
 int helper_main(int fd)

@@ -114,9 +114,12 @@ struct nvml_event_set_st *nvml_event_set(const struct nvml *nvml);
 void nvml_event_add(const struct nvml *nvml, struct nvml_event_set_st *set,
 		    struct nvml_device_st *card);
 
-/* true: an event is there within timeout_ms. false: none, and *ret_is_broken says if none will. */
+/*
+ * true: an event is there within timeout_ms. false: none. A wait that NVML refuses, as it may while
+ * one of the GPUs is lost, takes time, too.
+ */
 bool nvml_event_wait(const struct nvml *nvml, struct nvml_event_set_st *set,
-		     unsigned int timeout_ms, struct nvml_event *ret_event, bool *ret_is_broken);
+		     unsigned int timeout_ms, struct nvml_event *ret_event);
 
 /* UINT32_MAX: device is no MIG instance. */
 uint32_t nvml_gpu_instance(const struct nvml *nvml, struct nvml_device_st *device);

@@ -5,10 +5,14 @@
 #include "daemon/gpu/nvml.h"
 
 #include "abi/nvml_abi.h"
+#include "core/u64.h"
+#include "util/clock.h"
 
 #include <string.h>
 
 /* A single-bit error is corrected, so it is no event here. */
+#define REFUSED_NS (10 * CLOCK_NS_PER_SEC) /* from a wait that is refused to the next one */
+
 #define EVENT_TYPES (nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError)
 
 /* A lost device is the news that counts; a call that a device does not know tells nothing. */
@@ -64,12 +68,13 @@ void nvml_event_add(const struct nvml *nvml, struct nvml_event_set_st *set,
 }
 
 bool nvml_event_wait(const struct nvml *nvml, struct nvml_event_set_st *set,
-		     unsigned int timeout_ms, struct nvml_event *ret_event, bool *ret_is_broken)
+		     unsigned int timeout_ms, struct nvml_event *ret_event)
 {
 	nvmlEventData_t data = {.gpuInstanceId = NVML_NO_INSTANCE};
 	int code = nvml->event_wait(set, &data, timeout_ms);
 
-	*ret_is_broken = code != NVML_SUCCESS && code != NVML_ERROR_TIMEOUT;
+	if (code != NVML_SUCCESS && code != NVML_ERROR_TIMEOUT)
+		clock_nap(u64_min(timeout_ms * CLOCK_NS_PER_MS, REFUSED_NS));
 	if (code != NVML_SUCCESS)
 		return false;
 	*ret_event = (struct nvml_event){

@@ -11,8 +11,12 @@
 
 void spawn_init(void)
 {
+	const struct sigaction usual = {.sa_handler = SIG_DFL};
+
 	/* A service manager gives the scheduler its capability by this set, which children get. */
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	/* Where SIGCHLD is ignored, a number is free before anybody has asked for the end. */
+	(void)sigaction(SIGCHLD, &usual, NULL);
 }
 
 static int spawn_files(posix_spawn_file_actions_t *actions, int fd_in)

@@ -63,8 +63,10 @@ static void states_end(struct server *server, const char *why)
 	log_warn("nvml-helper-lost: %s; times=%u; the states of GPUs are unknown until the next"
 		 " one answers",
 		 why, states->n_failures);
-	events_add_gpu(server, NVSHARE_EVENT_MONITOR_DOWN, NVSHARE_EVENT_WARNING, EVENTS_NONE, 0,
-		       "the helper that asks NVML is lost: %s", why);
+	/* A helper that never answers is no news again and again. */
+	if (states->n_failures == 1)
+		events_add_gpu(server, NVSHARE_EVENT_MONITOR_DOWN, NVSHARE_EVENT_WARNING,
+			       EVENTS_NONE, 0, "the helper that asks NVML is lost: %s", why);
 	states_plan(server, states->retry_ns);
 }
 
@@ -88,7 +90,8 @@ static void states_tell(struct server *server, uint32_t index, enum health_news 
 
 	switch (news) {
 	case HEALTH_NEWS_PROGRAM:
-		log_info("gpu-xid gpu=%u xid=%u: %s", index, xid, text);
+		server_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO, "gpu-xid gpu=%u xid=%u: %s", index,
+			   xid, text);
 		events_add_gpu(server, NVSHARE_EVENT_GPU_XID, NVSHARE_EVENT_INFO, index, xid,
 			       "GPU %u: %s (Xid %u)", index, text, xid);
 		break;
@@ -152,8 +155,13 @@ static void states_on_report(struct server *server, const struct helper_report *
 	uint32_t index;
 
 	if (report->kind == HELPER_REPORT_END) {
-		if (report->seq == states->seq)
+		if (report->seq == states->seq) {
 			states->asked_ns = 0;
+			/* Until now the due time was that of a helper that hangs. */
+			deadline_set(&server->deadlines, &states->due,
+				     u64_max(server->now_ns,
+					     states->polled_ns + server->settings.poll_ns));
+		}
 		states->n_failures = 0;
 		states->lists = report->n != states_n_devices(server);
 		return;
@@ -300,7 +308,13 @@ static void states_on_due(struct server *server, struct deadline *deadline)
 		states_plan(server, states_clear_ns(server));
 	else if (!states->asked_ns)
 		states_ask(server);
-	states_plan(server, server->now_ns + server->settings.poll_ns);
+	states_plan(server, server->now_ns + u64_min(server->settings.poll_ns, HANG_NS));
+}
+
+void states_config(struct server *server)
+{
+	if (deadline_is_set(&server->states.due))
+		states_plan(server, server->now_ns + server->settings.poll_ns);
 }
 
 void states_wake(struct server *server)

@@ -51,6 +51,9 @@ struct states {
 void states_open(struct server *server);
 void states_close(struct server *server);
 
+/* The poll interval may be another one now. */
+void states_config(struct server *server);
+
 /* A client or a viewer is there. */
 void states_wake(struct server *server);
 

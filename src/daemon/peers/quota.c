@@ -21,6 +21,7 @@ static const struct quota_rate rates[QUOTA_KIND_COUNT_] = {
 	[QUOTA_LINES] = {CLOCK_NS_PER_SEC / 5, 100},
 	[QUOTA_MESSAGES] = {CLOCK_NS_PER_SEC / 20000, 60000},
 	[QUOTA_ANSWERS] = {CLOCK_NS_PER_SEC / 20000, 60000},
+	[QUOTA_EVENTS] = {2 * CLOCK_NS_PER_SEC, 64},
 };
 
 static const struct quota_rate lines_of_all = {CLOCK_NS_PER_SEC / 20, 400};

@@ -4,8 +4,8 @@
 
 /*
  * How much the peers of each user may cause: lines in the log, messages that are read, work for
- * tools. Each of these is a token bucket of the user. Lines also take from one bucket of all
- * users.
+ * tools, events. Each of these is a token bucket of the user. Lines also take from one bucket of
+ * all users.
  *
  * Pure: the caller gives the time, in nanoseconds, which never goes back. The table has a fixed
  * size. A user whose buckets are full is forgotten at no loss. Users who find no place share one.
@@ -27,6 +27,7 @@ enum quota_kind {
 	QUOTA_LINES,    /* in the log */
 	QUOTA_MESSAGES, /* of clients, and new connections */
 	QUOTA_ANSWERS,  /* packets to tools, and what tools set */
+	QUOTA_EVENTS,   /* of clients and programs, for tools and the alert command */
 	QUOTA_KIND_COUNT_
 };
 

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -320,6 +319,15 @@ int config_file_read(const char *path, struct config_file *ret_file,
 		  : config_file_parse(path, bytes, len, ret_file, ret_text);
 	free(bytes);
 	return r;
+}
+
+int config_file_print(FILE *out, const char *text)
+{
+	int n = fprintf(out, "'");
+
+	for (; *text; text++)
+		n += fprintf(out, "%s%c", *text == '\'' ? "'" : "", *text);
+	return n + fprintf(out, "'");
 }
 
 void config_file_deinit(struct config_file *file)

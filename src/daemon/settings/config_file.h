@@ -16,6 +16,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define CONFIG_FILE_BYTES_MAX   (256u * 1024)
 #define CONFIG_FILE_ENTRIES_MAX 1024u
@@ -64,6 +65,10 @@ int config_file_read(const char *path, struct config_file *ret_file,
 
 /* The number of entries that stand below the one at `at`, and follow it. */
 size_t config_file_below(const struct config_file *file, size_t at);
+
+/* Prints text in quotation marks, as a value that is read back as the same text. Returns the bytes.
+ */
+int config_file_print(FILE *out, const char *text);
 
 /* Zeroed entries are allowed. */
 void config_file_deinit(struct config_file *file);

@@ -22,10 +22,9 @@ void config_save_path(char *(*get_env)(const char *name), char buf[PATH_MAX])
 
 static void save_line(FILE *out, const char *name, const char *value)
 {
-	(void)fprintf(out, "%s: '", name);
-	for (; *value; value++)
-		(void)fprintf(out, "%s%c", *value == '\'' ? "'" : "", *value);
-	(void)fputs("'\n", out);
+	(void)fprintf(out, "%s: ", name);
+	(void)config_file_print(out, value);
+	(void)fputs("\n", out);
 }
 
 /* The old values without name, and the new one. 0 or -errno. */

@@ -18,6 +18,7 @@ bool reconfigure_apply(struct server *server, const struct settings *settings)
 		return false;
 	server->settings = *settings;
 	shares_config(server);
+	states_config(server);
 	log_set_level(settings->log_level);
 	return true;
 }
@@ -66,14 +67,11 @@ static struct changes reconfigure_tell(const struct server *server, const struct
 /* Returns false. */
 static bool reconfigure_refuse(const struct settings_report *report, char *ret_text)
 {
-	const char *first = "the values do not go together";
+	const char *first = settings_first_error(report);
 
-	for (uint32_t i = report->n_lines; i-- > 0;) {
-		if (report->lines[i].is_error)
-			first = report->lines[i].text;
-	}
 	(void)snprintf(ret_text, SETTINGS_TEXT_LEN, "%.400s; errors: %u, so nothing has changed",
-		       first, report->n_errors ? report->n_errors : 1);
+		       first ? first : "the values do not go together",
+		       report->n_errors ? report->n_errors : 1);
 	log_error("reload-refused: %s", ret_text);
 	return false;
 }

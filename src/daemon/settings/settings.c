@@ -181,6 +181,15 @@ int settings_check(const struct settings *settings, char ret_text[SETTINGS_TEXT_
 	return SETTINGS_E_BAD;
 }
 
+const char *settings_first_error(const struct settings_report *report)
+{
+	for (uint32_t i = 0; i < report->n_lines; i++) {
+		if (report->lines[i].is_error)
+			return report->lines[i].text;
+	}
+	return NULL;
+}
+
 void settings_log(const struct settings_report *report)
 {
 	for (uint32_t i = 0; i < report->n_lines; i++) {

@@ -95,6 +95,9 @@ void settings_default(struct settings *ret_settings);
 /* The row that source calls so; NULL: none, or one that source may not set. */
 const struct setting *settings_find(const char *name, enum settings_source source);
 
+/* The text of the first error; NULL: no line is one. */
+const char *settings_first_error(const struct settings_report *report);
+
 /* Logs the lines. */
 void settings_log(const struct settings_report *report);
 

@@ -7,6 +7,7 @@
 #include "daemon/settings/settings.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* A compound literal would be a copy on the stack. */
@@ -128,6 +129,16 @@ const char *settings_winner(const struct setting *setting, char *const *args,
 	return settings->origin[setting - settings_table];
 }
 
+/* Some values begin or go on like YAML's own marks: "[::1]:9401", "/run/a #b". */
+static bool settings_is_plain(const char *value)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789/._-=,:";
+
+	return (isalnum((unsigned char)*value) || *value == '/') &&
+	       strspn(value, plain) == strlen(value) && value[strlen(value) - 1] != ':';
+}
+
 void settings_print_config(FILE *out, const struct settings *settings)
 {
 	for (size_t i = 0; i < settings_table_len; i++) {
@@ -138,8 +149,9 @@ void settings_print_config(FILE *out, const struct settings *settings)
 		settings_name(setting, name);
 		settings_print(setting, settings, value);
 		/* A file does not name itself, so that line is a comment. */
-		n = fprintf(out, "%s%s: %s", settings_find(name, SETTINGS_FILE) ? "" : "# ", name,
-			    value);
+		n = fprintf(out, "%s%s: ", settings_find(name, SETTINGS_FILE) ? "" : "# ", name);
+		n += settings_is_plain(value) ? fprintf(out, "%s", value)
+					      : config_file_print(out, value);
 		(void)fprintf(out, "%*s # %s\n", n < 44 ? 44 - n : 0, "",
 			      settings_origin(setting, settings));
 	}

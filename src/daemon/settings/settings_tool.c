@@ -151,6 +151,27 @@ static bool settings_tool_may_save(struct server *server, struct peer *tool, uin
 	return false;
 }
 
+/*
+ * The next start has none of the changes that are not saved. It must take value without them, or
+ * the scheduler would not start. Answers where it would not.
+ */
+static bool settings_tool_may_start(struct server *server, struct peer *tool, uint32_t seq,
+				    const char *name, const char *value)
+{
+	struct settings *next = &server->reconfigure.wanted;
+	struct settings_report *report = &server->reconfigure.report;
+	char text[SETTINGS_TEXT_LEN];
+
+	if (settings_parse(server->args, getenv, next, report))
+		(void)snprintf(text, sizeof(text), "%s", settings_first_error(report));
+	else if (!settings_set(next, name, value, SETTINGS_TOOL, text) &&
+		 !settings_check(next, text))
+		return true;
+	tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
+		     "%s is not saved: the scheduler could not start with it: %s", name, text);
+	return false;
+}
+
 void settings_tool_set_text(struct server *server, struct peer *tool, uint32_t seq,
 			    const struct nvshare_set_text *set)
 {
@@ -166,7 +187,8 @@ void settings_tool_set_text(struct server *server, struct peer *tool, uint32_t s
 	settings_name(setting, name);
 	settings_print(setting, settings, value);
 	config_save_path(getenv, path);
-	if (is_saved && !settings_tool_may_save(server, tool, seq, setting, name))
+	if (is_saved && (!settings_tool_may_save(server, tool, seq, setting, name) ||
+			 !settings_tool_may_start(server, tool, seq, name, value)))
 		return;
 	if (is_saved)
 		(void)snprintf(settings->origin[setting - settings_table], SETTINGS_ORIGIN_LEN,

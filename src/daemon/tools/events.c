@@ -10,6 +10,8 @@
 #include <time.h>
 #include <utlist.h>
 
+#define ANSWERS_A_ROUND 32
+
 static uint64_t events_unix_ns(void)
 {
 	struct timespec now;
@@ -33,21 +35,44 @@ static void events_answer(struct server *server, struct peer *peer)
 	flow_charge(server, peer, 1);
 }
 
+/* All of many thousand answers at once would make clients wait. */
+static void events_on_due(struct server *server, struct deadline *deadline)
+{
+	struct events *events = &server->events;
+
+	for (unsigned int i = 0; i < ANSWERS_A_ROUND; i++) {
+		struct peer *peer = events->waiting;
+
+		if (!peer || peer->event_after >= events->last_id)
+			return;
+		events_forget(server, peer);
+		events_answer(server, peer);
+	}
+	deadline_set(&server->deadlines, deadline, server->now_ns + 1); /* the next round */
+}
+
+void events_init(struct server *server)
+{
+	server->events.due.on_due = events_on_due;
+}
+
+static bool events_are_too_many(struct server *server, uid_t uid)
+{
+	return quota_take_of(&server->flow.quota, uid, QUOTA_EVENTS, 1, server->now_ns) != 0;
+}
+
 /* Takes event, whose number and time are set here. */
 static void events_add(struct server *server, struct nvshare_event *event)
 {
 	struct events *events = &server->events;
-	struct peer *peer;
 
 	text_sanitize(event->message);
 	event->id = ++events->last_id;
 	event->unix_ns = events_unix_ns();
 	events->n[event->type]++;
 	events->at[event->id % EVENTS_MAX] = *event;
-	while ((peer = events->waiting)) {
-		events_forget(server, peer);
-		events_answer(server, peer);
-	}
+	if (events->waiting)
+		deadline_set(&server->deadlines, &events->due, server->now_ns);
 	alerts_run(server, event);
 }
 
@@ -70,6 +95,8 @@ void events_add_gpu(struct server *server, enum nvshare_event_type type,
 	struct nvshare_event event = {.type = type, .level = level, .gpu = index, .xid = xid};
 	va_list args;
 
+	if (type == NVSHARE_EVENT_GPU_XID && events_are_too_many(server, QUOTA_NOBODY))
+		return;
 	va_start(args, format);
 	(void)vsnprintf(event.message, sizeof(event.message), format, args);
 	va_end(args);
@@ -91,6 +118,8 @@ void events_add_client(struct server *server, enum nvshare_event_type type,
 	};
 	va_list args;
 
+	if (events_are_too_many(server, peer->cred.uid))
+		return;
 	va_start(args, format);
 	(void)vsnprintf(event.message, sizeof(event.message), format, args);
 	va_end(args);

@@ -8,6 +8,7 @@
 #include "daemon/settings/settings_tool.h"
 #include "daemon/tools/tool_status.h"
 #include "util/clock.h"
+#include "util/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ void tools_answer(struct server *server, struct peer *peer, uint32_t seq, enum n
 	va_start(args, format);
 	(void)vsnprintf(result.text, sizeof(result.text), format, args);
 	va_end(args);
+	text_sanitize(result.text); /* it may quote the tool, and goes to the log */
 	server_send_body(server, peer, NVSHARE_MSG_RESULT, seq, &result);
 	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "%s uid=%u pid=%d: %s",
 		   code == NVSHARE_RESULT_OK ? "set" : "set-refused", (unsigned int)peer->cred.uid,
