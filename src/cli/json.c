@@ -274,7 +274,7 @@ static void print_blame(FILE *out, const struct status *status,
 	};
 	struct blame blame = {.cause = BLAME_NOBODY};
 
-	if (client->why == NVSHARE_WAIT_STUCK)
+	if (client->why == NVSHARE_WAIT_STUCK && !status_is_out(status, client->gpu))
 		blame = blame_find(status, client);
 	if (blame.cause == BLAME_NOBODY) {
 		(void)fputs(", \"waits_for\": null", out);
@@ -300,7 +300,9 @@ static void print_client(FILE *out, const struct status *status,
 	json_print_string(out, client->pod);
 	(void)fprintf(out, ",\n     \"state\": \"%s\", \"is_running\": %s, \"wait_reason\": ",
 		      status_state_names[client->state], truth(status_is_running(client)));
-	if (names_wait[client->why])
+	if (client->why != NVSHARE_WAIT_NOT && status_is_out(status, client->gpu))
+		(void)fputs("\"gpu\"", out);
+	else if (names_wait[client->why])
 		json_print_string(out, names_wait[client->why]);
 	else
 		(void)fputs("null", out);

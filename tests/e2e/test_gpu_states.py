@@ -8,6 +8,7 @@ import signal
 import wire
 from conftest import until
 
+UNKNOWN, GOOD, ERROR, LOST = range(4)  # enum nvshare_state
 POLL = {"NVSHARE_POLL_INTERVAL_MS": "20"}
 
 
@@ -137,6 +138,48 @@ def test_nobody_gets_a_turn_on_a_gpu_that_is_out(node):
     on_good.expect("LOCK_OK")
     assert not wire.is_ready(on_lost.sock)
     assert "#1 waits for its GPU, which has an error" in node.ctl("status").stdout
+    assert [c["wait_reason"] for c in node.status()["clients"] if c["gpu"] == 0] == ["gpu"]
     inject(node, "recover gpu 0")
     on_lost.expect("LOCK_OK")
     assert state(node, 0) == "good"
+
+
+def test_a_client_that_watches_hears_of_its_gpu(node):
+    """Another one hears nothing: libraries of before do not know the message."""
+    node.start_scheduler(NVSHARE_SIM_GPUS="2", **POLL)
+    until("both are good", lambda: state(node, 0) == state(node, 1) == "good")
+    watching, silent, elsewhere = client_on(node, 0), client_on(node, 0), client_on(node, 1)
+    watching.send("WATCH", b"")
+    elsewhere.send("WATCH", b"")
+    watching.send("PING", 1)
+    watching.expect("PING")
+    inject(node, "xid 79 gpu 0")
+    assert watching.expect("GPU_STATE") == (LOST, 79)
+    late = client_on(node, 0)
+    late.send("WATCH", b"")
+    assert late.receive() == ("GPU_STATE", (LOST, 79))
+    inject(node, "recover gpu 0")
+    assert watching.expect("GPU_STATE")[0] == late.expect("GPU_STATE")[0] == GOOD
+    for client in (silent, elsewhere):
+        client.send("PING", 1)
+        assert "GPU_STATE" not in names_until(client, "PING")
+
+
+def names_until(client, last):
+    names = [client.receive()[0]]
+    while names[-1] != last:
+        names.append(client.receive()[0])
+    return names
+
+
+def test_a_program_says_why_it_waits(node):
+    node.start_scheduler(**POLL)
+    until("it is good", lambda: state(node) == "good")
+    inject(node, "xid 63 gpu 0")
+    until("it is out", lambda: state(node) == "error")
+    program = node.app("oversub", "--size", "8MiB", "--buffers", 1, "--passes", 1)
+    until("it says why", lambda: "GPU 0 has an error (Xid 63): this program gets no turn" in program.output())
+    until("it waits for the GPU", lambda: (node.client(program) or {}).get("wait_reason") == "gpu")
+    assert program.output().count("nvshare[") == 1
+    inject(node, "recover gpu 0")
+    program.expect_verified()

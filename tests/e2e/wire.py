@@ -56,6 +56,8 @@ TYPES = {
     "STATUS_STATE": (34, "<5Q6I"),
     "GET_EVENTS": (37, "<QII"),
     "EVENT": (38, "<3Q6I48s256s"),
+    "WATCH": (39, "<8s"),
+    "GPU_STATE": (40, "<II"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}

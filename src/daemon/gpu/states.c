@@ -133,6 +133,20 @@ static uint32_t states_n_devices(const struct server *server)
 	return n;
 }
 
+static void states_tell_client(struct server *server, struct peer *peer)
+{
+	const struct health *health = &server->states.gpus[peer->gpu].health;
+
+	server_send_body(server, peer, NVSHARE_MSG_GPU_STATE, 0,
+			 &(struct nvshare_gpu_state){health->state, health->xid});
+}
+
+void states_watch(struct server *server, struct peer *peer)
+{
+	if (server->gpus.at[peer->gpu].is_out)
+		states_tell_client(server, peer);
+}
+
 /* No client gets a new grant on a GPU that is out. */
 static void states_take_out(struct server *server, uint32_t index)
 {
@@ -142,6 +156,12 @@ static void states_take_out(struct server *server, uint32_t index)
 		return;
 	server->gpus.at[index].is_out = is_out;
 	measure_tell(server, index);
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		struct peer *peer = &server->peers[i];
+
+		if (peer->state == PEER_STATE_CLIENT && peer->gpu == index && peer->is_watching)
+			states_tell_client(server, peer);
+	}
 }
 
 static void states_on_report(struct server *server, const struct helper_report *report)
