@@ -41,6 +41,9 @@ void shares_set(struct server *server, struct peer *peer, const struct nvshare_s
 /* server->settings may be others now. */
 void shares_config(struct server *server);
 
+/* The index stands for another GPU than before. No client is on it. */
+void shares_other_gpu(struct server *server, uint32_t index);
+
 /* Asks NVML what the GPUs draw, for the energy of those that use them. */
 void shares_power(struct server *server);
 
