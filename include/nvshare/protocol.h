@@ -472,7 +472,9 @@ enum nvshare_state {
 #define NVSHARE_STATE_KNOWS_UTILIZATION (1u << 1)
 #define NVSHARE_STATE_KNOWS_POWER       (1u << 2)
 #define NVSHARE_STATE_KNOWS_ENERGY      (1u << 3)
-#define NVSHARE_STATE_KNOWS_ALL         15u
+#define NVSHARE_STATE_KNOWS_PROCESSES   (1u << 4)
+#define NVSHARE_STATE_KNOWS_MIG         (1u << 5)
+#define NVSHARE_STATE_KNOWS_ALL         63u
 
 /*
  * To a client that has sent WATCH: its GPU is out, so nobody gets a new grant there, or it is used
@@ -496,6 +498,8 @@ struct nvshare_status_state {
 	uint32_t known;     /* NVSHARE_STATE_KNOWS_* */
 	uint32_t celsius;
 	uint32_t utilization_percent; /* time with work of anybody, by NVML */
+	uint32_t n_processes;         /* that compute there, clients or not */
+	uint32_t is_mig;              /* 1: it is an instance of a card in MIG mode */
 };
 
 /* A process that uses the GPU without nvshare. The one with most memory comes first. */

@@ -102,6 +102,11 @@ static void print_rates(FILE *out, const struct nvshare_status_gpu *gpu)
 		status_rate(gpu, (double)gpu->be_gpu_ns / NS));
 }
 
+static const char *truth(bool is_true)
+{
+	return is_true ? "true" : "false";
+}
+
 /* key: with its quotes. A value that NVML does not tell is null. */
 static void print_known(FILE *out, bool is_known, const char *key, double value)
 {
@@ -129,6 +134,12 @@ static void print_state(FILE *out, const struct nvshare_status_state *state)
 		(void)fprintf(out, ", \"used_memory\": %" PRIu64, state->used);
 	else
 		(void)fputs(", \"used_memory\": null", out);
+	if (state->known & NVSHARE_STATE_KNOWS_PROCESSES)
+		(void)fprintf(out, ",\n     \"nvml_processes\": %u", state->n_processes);
+	else
+		(void)fputs(",\n     \"nvml_processes\": null", out);
+	(void)fprintf(out, ", \"mig\": %s",
+		      state->known & NVSHARE_STATE_KNOWS_MIG ? truth(state->is_mig) : "null");
 	print_known(out, is_told, "\"state_age_seconds\": ", (double)state->age_ns / NS);
 }
 
@@ -205,11 +216,6 @@ static void print_memory(FILE *out, const struct nvshare_mem *mem)
 		(void)fprintf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", pinned_names[i],
 			      mem->pinned[i]);
 	(void)fputs("},\n     ", out);
-}
-
-static const char *truth(bool is_true)
-{
-	return is_true ? "true" : "false";
 }
 
 static void print_learned(FILE *out, const struct nvshare_status_client *client)

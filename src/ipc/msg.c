@@ -19,7 +19,7 @@ _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 376, "status_gpu");
 _Static_assert(sizeof(struct nvshare_get_status) == 8, "get_status");
-_Static_assert(sizeof(struct nvshare_status_state) == 64, "status_state");
+_Static_assert(sizeof(struct nvshare_status_state) == 72, "status_state");
 _Static_assert(sizeof(struct nvshare_gpu_state) == 8, "gpu_state");
 _Static_assert(sizeof(struct nvshare_status_outsider) == 80, "status_outsider");
 _Static_assert(sizeof(struct nvshare_status_client) == 544, "status_client");
@@ -237,6 +237,7 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_STATUS_STATE:
 		is_good = msg->body.status_state.state < NVSHARE_STATE_COUNT &&
+			  msg->body.status_state.is_mig <= 1 &&
 			  !(msg->body.status_state.known & ~NVSHARE_STATE_KNOWS_ALL);
 		break;
 	case NVSHARE_MSG_GPU_STATE:

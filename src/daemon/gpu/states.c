@@ -371,6 +371,8 @@ void states_fill(const struct server *server, uint32_t index, struct nvshare_sta
 		.known = gpu->last.known,
 		.celsius = gpu->last.celsius,
 		.utilization_percent = gpu->last.utilization_percent,
+		.n_processes = gpu->last.n_processes,
+		.is_mig = gpu->last.is_mig,
 		.used = gpu->last.used,
 		.power_mw = gpu->last.power_mw,
 		.energy_mj = gpu->last.energy_mj,
