@@ -394,14 +394,13 @@ static bool client_on_message(struct server *server, struct peer *peer, const st
 
 void client_messages_handle(struct server *server, struct peer *peer, const struct msg *msg)
 {
-	bool is_client_type = msg->header.type == NVSHARE_MSG_REQ_LOCK ||
-			      msg->header.type == NVSHARE_MSG_LOCK_RELEASED ||
-			      msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
-			      msg->header.type == NVSHARE_MSG_HEARTBEAT ||
-			      msg->header.type == NVSHARE_MSG_PING ||
-			      msg->header.type == NVSHARE_MSG_ACTIVITY ||
-			      msg->header.type == NVSHARE_MSG_SHARE_SET ||
-			      msg->header.type == NVSHARE_MSG_WATCH;
+	bool is_client_type =
+		msg->header.type == NVSHARE_MSG_REQ_LOCK ||
+		msg->header.type == NVSHARE_MSG_LOCK_RELEASED ||
+		msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
+		msg->header.type == NVSHARE_MSG_HEARTBEAT || msg->header.type == NVSHARE_MSG_PING ||
+		msg->header.type == NVSHARE_MSG_ACTIVITY ||
+		msg->header.type == NVSHARE_MSG_SHARE_SET || msg->header.type == NVSHARE_MSG_WATCH;
 
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {

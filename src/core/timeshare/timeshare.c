@@ -227,7 +227,7 @@ static int on_power(struct timeshare *timeshare, const struct timeshare_event *e
 	return 0;
 }
 
-/* What was counted and learned says nothing of the other GPU. */
+/* The counts, and what was learned, say nothing of the other GPU. */
 static int on_gpu(struct timeshare *timeshare, const struct timeshare_event *event)
 {
 	if (event->gpu >= TIMESHARE_GPUS_MAX)
