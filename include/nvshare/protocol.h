@@ -123,13 +123,16 @@ enum nvshare_register_result {
 	NVSHARE_REGISTER_VERSION /* the packet had another version of the protocol */
 };
 
+/* nvshare_registered::flags. A library does not look at those that it does not know. */
+#define NVSHARE_REGISTERED_WATCH (1u << 0) /* the scheduler takes WATCH */
+
 struct nvshare_registered {
 	uint32_t result;            /* enum nvshare_register_result; not 0: the scheduler closes */
 	uint32_t client;            /* its number, which nvsharectl shows */
 	uint64_t context_bytes;     /* size of a context on this GPU, as seen so far */
 	struct nvshare_claim claim; /* as granted */
 	uint32_t reserve_percent;   /* part of the card that is in no budget */
-	uint32_t unused;
+	uint32_t flags;             /* NVSHARE_REGISTERED_*; of older schedulers 0 */
 };
 
 struct nvshare_req_lock {
@@ -475,7 +478,18 @@ enum nvshare_state {
 #define NVSHARE_STATE_KNOWS_UTILIZATION (1u << 1)
 #define NVSHARE_STATE_KNOWS_POWER       (1u << 2)
 #define NVSHARE_STATE_KNOWS_ENERGY      (1u << 3)
-#define NVSHARE_STATE_KNOWS_ALL         15u
+#define NVSHARE_STATE_KNOWS_PROCESSES   (1u << 4)
+#define NVSHARE_STATE_KNOWS_MIG         (1u << 5)
+#define NVSHARE_STATE_KNOWS_ALL         63u
+
+/*
+ * To a client that has sent WATCH: its GPU is out, so nobody gets a new grant there, or it is used
+ * again. After a WATCH it comes only if the GPU is out.
+ */
+struct nvshare_gpu_state {
+	uint32_t state; /* enum nvshare_state */
+	uint32_t xid;   /* of the error; 0: none, or one without an Xid */
+};
 
 /* How a GPU is, as NVML told last. Of a MIG instance, heat and power are the whole card's. */
 struct nvshare_status_state {
@@ -490,6 +504,8 @@ struct nvshare_status_state {
 	uint32_t known;     /* NVSHARE_STATE_KNOWS_* */
 	uint32_t celsius;
 	uint32_t utilization_percent; /* time with work of anybody, by NVML */
+	uint32_t n_processes;         /* that compute there, clients or not */
+	uint32_t is_mig;              /* 1: it is an instance of a card in MIG mode */
 };
 
 /* A process that uses the GPU without nvshare. The one with most memory comes first. */

@@ -101,6 +101,11 @@ static void print_rates(FILE *out, const struct nvshare_status_gpu *gpu)
 		status_rate(gpu, gpu->recent_be_gpu_ns) / NS);
 }
 
+static const char *truth(bool is_true)
+{
+	return is_true ? "true" : "false";
+}
+
 /* key: with its quotes. A value that NVML does not tell is null. */
 static void print_known(FILE *out, bool is_known, const char *key, double value)
 {
@@ -128,6 +133,12 @@ static void print_state(FILE *out, const struct nvshare_status_state *state)
 		(void)fprintf(out, ", \"used_memory\": %" PRIu64, state->used);
 	else
 		(void)fputs(", \"used_memory\": null", out);
+	if (state->known & NVSHARE_STATE_KNOWS_PROCESSES)
+		(void)fprintf(out, ",\n     \"nvml_processes\": %u", state->n_processes);
+	else
+		(void)fputs(",\n     \"nvml_processes\": null", out);
+	(void)fprintf(out, ", \"mig\": %s",
+		      state->known & NVSHARE_STATE_KNOWS_MIG ? truth(state->is_mig) : "null");
 	print_known(out, is_told, "\"state_age_seconds\": ", (double)state->age_ns / NS);
 }
 
@@ -206,11 +217,6 @@ static void print_memory(FILE *out, const struct nvshare_mem *mem)
 	(void)fputs("},\n     ", out);
 }
 
-static const char *truth(bool is_true)
-{
-	return is_true ? "true" : "false";
-}
-
 static void print_learned(FILE *out, const struct nvshare_status_client *client)
 {
 	(void)fputs(",\n     \"learned\": {", out);
@@ -273,7 +279,7 @@ static void print_blame(FILE *out, const struct status *status,
 	};
 	struct blame blame = {.cause = BLAME_NOBODY};
 
-	if (client->why == NVSHARE_WAIT_STUCK)
+	if (client->why == NVSHARE_WAIT_STUCK && !status_is_out(status, client->gpu))
 		blame = blame_find(status, client);
 	if (blame.cause == BLAME_NOBODY) {
 		(void)fputs(", \"waits_for\": null", out);
@@ -299,7 +305,9 @@ static void print_client(FILE *out, const struct status *status,
 	json_print_string(out, client->pod);
 	(void)fprintf(out, ",\n     \"state\": \"%s\", \"is_running\": %s, \"wait_reason\": ",
 		      status_state_names[client->state], truth(status_is_running(client)));
-	if (names_wait[client->why])
+	if (client->why != NVSHARE_WAIT_NOT && status_is_out(status, client->gpu))
+		(void)fputs("\"gpu\"", out);
+	else if (names_wait[client->why])
 		json_print_string(out, names_wait[client->why]);
 	else
 		(void)fputs("null", out);

@@ -143,7 +143,16 @@ void top_cell(const struct top *top, const struct top_row *row, enum top_column 
 /* "512M", "10.5G": at most six columns. */
 const char *top_size(uint64_t bytes, char ret_text[TOP_CELL_LEN]);
 
+/* ---- top_gpu.c ---- */
+
+/* The line of a GPU of top->status, in at most width columns, and its style. line is empty. */
+void top_gpu_line(const struct top *top, const struct nvshare_status_gpu *gpu, size_t width,
+		  struct top_line *line);
+
 /* ---- top_text.c ---- */
+
+/* a - b, but not below 0. */
+uint64_t top_less(uint64_t a, uint64_t b);
 
 /* Appends text, cut to columns, and fills them with blanks; is_right: blanks come first. */
 void top_line_cell(struct top_line *line, const char *text, size_t columns, bool is_right);

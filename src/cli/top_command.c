@@ -103,13 +103,15 @@ static void status_reset(struct status *status)
 
 static void session_ask(struct session *session)
 {
+	const struct nvshare_get_status body = {.flags = NVSHARE_GET_STATUS_STATES};
+
 	session->next_ns = clock_now_ns() + session->interval_ns;
 	status_reset(session->coming);
 	if (session->fd < 0 && request_open(&session->fd)) {
 		session_close(session);
 		return;
 	}
-	if (request_send(session->fd, NVSHARE_MSG_GET_STATUS, NULL)) {
+	if (request_send(session->fd, NVSHARE_MSG_GET_STATUS, &body)) {
 		session_close(session);
 		return;
 	}

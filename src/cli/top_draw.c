@@ -14,9 +14,6 @@
 #define NAME_WIDTH_MIN 12
 #define NAME_WIDTH_MAX 24
 #define NOTE_WIDTH_MIN 20
-#define BAR_WIDTH_MIN  8
-#define BAR_WIDTH_MAX  50
-#define GPU_NAME_WIDTH 12
 #define N_DETAILS      2
 #define LINES_SMALL    12 /* with fewer lines there are no details */
 
@@ -95,98 +92,6 @@ static void draw_title(const struct top *top, struct screen *screen)
 
 /* ---- GPUs --------------------------------------------------------------------- */
 
-static const struct nvshare_status_gpu *gpu_before(const struct top *top,
-						   const struct nvshare_status_gpu *gpu)
-{
-	for (size_t i = 0; top->before && i < top->before->n_gpus; i++) {
-		const struct nvshare_status_gpu *before = &top->before->gpus[i];
-
-		if (!memcmp(before->uuid, gpu->uuid, sizeof(gpu->uuid)))
-			return before;
-	}
-	return NULL;
-}
-
-/* "busy 83 %": clients' GPU time since the status before. "": not known. */
-static void gpu_busy(const struct top *top, const struct nvshare_status_gpu *gpu,
-		     char ret_text[TOP_CELL_LEN])
-{
-	const struct nvshare_status_gpu *before = gpu_before(top, gpu);
-	uint64_t now_ns = gpu->lc_gpu_ns + gpu->be_gpu_ns, was_ns;
-
-	ret_text[0] = '\0';
-	if (!before || now_ns == 0 || gpu->known_ns <= before->known_ns)
-		return;
-	was_ns = before->lc_gpu_ns + before->be_gpu_ns;
-	if (now_ns >= was_ns)
-		(void)snprintf(ret_text, TOP_CELL_LEN, ", busy %.0f %%",
-			       100.0 * (double)(now_ns - was_ns) /
-				       (double)(gpu->known_ns - before->known_ns));
-}
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
-/* A bar of the usable memory: running clients, other clients, programs outside nvshare, free. */
-static void draw_bar(const struct nvshare_status_gpu *gpu, struct top_line *line, size_t width)
-{
-	uint64_t others =
-		less(less(less(gpu->usable, gpu->available), gpu->external), gpu->running);
-	const struct {
-		uint64_t bytes;
-		char mark;
-	} parts[] = {{gpu->running, '#'}, {others, '+'}, {gpu->external, 'x'}};
-	char bar[BAR_WIDTH_MAX + 1];
-	uint64_t sum = 0;
-	size_t at = 0;
-
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
-		size_t end;
-
-		sum += parts[i].bytes;
-		end = gpu->usable
-			      ? (size_t)((double)sum / (double)gpu->usable * (double)width + 0.5)
-			      : 0;
-		/* A small part is seen, too. */
-		if (parts[i].bytes && end == at)
-			end++;
-		for (; at < end && at < width; at++)
-			bar[at] = parts[i].mark;
-	}
-	for (; at < width; at++)
-		bar[at] = '.';
-	bar[at] = '\0';
-	top_line_cell(line, bar, width, false);
-}
-
-static void draw_gpu(const struct top *top, struct screen *screen,
-		     const struct nvshare_status_gpu *gpu)
-{
-	struct top_line *line = screen_next(screen, TOP_STYLE_PLAIN);
-	char used[TOP_CELL_LEN], usable[TOP_CELL_LEN], busy[TOP_CELL_LEN], behind[TOP_LINE_LEN];
-	const char *name = gpu->name;
-	size_t bar;
-
-	if (!strncmp(name, "NVIDIA ", strlen("NVIDIA ")))
-		name += strlen("NVIDIA ");
-	gpu_busy(top, gpu, busy);
-	(void)snprintf(behind, sizeof(behind), "] %5s of %s, %u run, %u wait%s",
-		       top_size(less(gpu->usable, gpu->available), used),
-		       top_size(gpu->usable, usable), gpu->n_running, gpu->n_waiting, busy);
-	screen_add(screen, line, "GPU %-2u ", gpu->index);
-	if (screen->width >= 60)
-		top_line_cell(line, name, GPU_NAME_WIDTH, false);
-	screen_add(screen, line, " [");
-	bar = less(screen->width,
-		   line->width + strlen("] 99.9G of 99.9G, 99 run, 99 wait, busy 100 %"));
-	bar = bar < BAR_WIDTH_MIN ? BAR_WIDTH_MIN : bar > BAR_WIDTH_MAX ? BAR_WIDTH_MAX : bar;
-	if (line->width + bar < screen->width)
-		draw_bar(gpu, line, bar);
-	screen_add(screen, line, "%s", behind);
-}
-
 /* At most a quarter of the lines. */
 static void draw_gpus(const struct top *top, struct screen *screen)
 {
@@ -194,7 +99,8 @@ static void draw_gpus(const struct top *top, struct screen *screen)
 	size_t n_shown = n <= n_max ? n : n_max - 1;
 
 	for (size_t i = 0; i < n_shown; i++)
-		draw_gpu(top, screen, &top->status->gpus[i]);
+		top_gpu_line(top, &top->status->gpus[i], screen->width,
+			     screen_next(screen, TOP_STYLE_PLAIN));
 	if (n_shown < n)
 		screen_add(screen, screen_next(screen, TOP_STYLE_PLAIN),
 			   "and %zu more GPUs: a taller window shows them", n - n_shown);
@@ -246,7 +152,7 @@ static struct layout layout_of(size_t width)
 				layout.is_shown[i] = false;
 		}
 	}
-	rest = less(width, layout_width(&layout));
+	rest = top_less(width, layout_width(&layout));
 	layout.name_width = rest < NAME_WIDTH_MAX ? rest : NAME_WIDTH_MAX;
 	rest -= layout.name_width;
 	layout.note_width = rest >= NOTE_WIDTH_MIN ? rest - 1 : 0;
@@ -326,10 +232,10 @@ static void draw_clients(struct top *top, struct screen *screen, size_t n_below)
 	size_t n_rows = top_list(top, &rows);
 
 	top_select(top, rows, n_rows);
-	top->page = less(screen->n_max, screen->n + 2 + n_below);
+	top->page = top_less(screen->n_max, screen->n + 2 + n_below);
 	top->page += top->page == 0;
 	if (top->first + top->page > n_rows)
-		top->first = less(n_rows, top->page);
+		top->first = top_less(n_rows, top->page);
 	if (top->first > top->selected_at)
 		top->first = top->selected_at;
 	if (top->first + top->page <= top->selected_at)
@@ -422,6 +328,8 @@ static void draw_help(struct screen *screen)
 		"",
 		"A GPU's bar is its usable memory:  # clients that run  + other clients",
 		"                                   x programs outside nvshare  . free",
+		"Behind it: clients' time on the GPU, or what NVML says; heat and power, or an",
+		"error, and then no client gets a turn there",
 		"CARD, HOST: a client's bytes on the card, and in host memory",
 		"USE: time with work on the GPU since the status before; -: it is not measured",
 	};

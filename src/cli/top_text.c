@@ -92,3 +92,8 @@ size_t top_text_fold(const char *text, size_t columns, const char **ret_next)
 	*ret_next = text + at + strspn(text + at, " ");
 	return at;
 }
+
+uint64_t top_less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/view_state.h"
-
 #include "cli/status.h"
+#include "cli/view_private.h"
 
-#define RED   "\033[31m"
-#define RESET "\033[0m"
+#include <stdio.h>
 
 static void state_print_values(FILE *out, const struct nvshare_status_state *state)
 {
@@ -23,13 +21,14 @@ void view_state_print(FILE *out, const struct status *status, uint32_t gpu, bool
 
 	if (!state || (state->age_ns == UINT64_MAX && !is_out))
 		return;
-	(void)fprintf(out, "  state     %s", is_out && has_colours ? RED : "");
+	(void)fprintf(out, "  state     %s", is_out && has_colours ? VIEW_RED : "");
 	if (is_out && state->xid)
 		(void)fprintf(out, "%s, Xid %u", status_gpu_state_names[state->state], state->xid);
 	else
 		(void)fputs(status_gpu_state_names[state->state], out);
 	if (is_out)
-		(void)fprintf(out, ": no client gets a turn there%s", has_colours ? RESET : "");
+		(void)fprintf(out, ": no client gets a turn there%s",
+			      has_colours ? VIEW_RESET : "");
 	else
 		state_print_values(out, state);
 	(void)fputc('\n', out);

@@ -153,6 +153,7 @@ static void client_on_register(struct server *server, struct peer *peer,
 	peer->context_told = hearsay_context(server, peer);
 	answer.context_bytes = peer->context_told;
 	answer.reserve_percent = server->settings.config.reserve_percent;
+	answer.flags = NVSHARE_REGISTERED_WATCH;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
 	dispatch_perform(server, peer, &actions);
@@ -382,6 +383,10 @@ static bool client_on_message(struct server *server, struct peer *peer, const st
 	case NVSHARE_MSG_SHARE_SET:
 		shares_set(server, peer, &msg->body.share_set);
 		return true;
+	case NVSHARE_MSG_WATCH:
+		peer->is_watching = true;
+		states_watch(server, peer);
+		return true;
 	default:
 		return false;
 	}
@@ -389,13 +394,13 @@ static bool client_on_message(struct server *server, struct peer *peer, const st
 
 void client_messages_handle(struct server *server, struct peer *peer, const struct msg *msg)
 {
-	bool is_client_type = msg->header.type == NVSHARE_MSG_REQ_LOCK ||
-			      msg->header.type == NVSHARE_MSG_LOCK_RELEASED ||
-			      msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
-			      msg->header.type == NVSHARE_MSG_HEARTBEAT ||
-			      msg->header.type == NVSHARE_MSG_PING ||
-			      msg->header.type == NVSHARE_MSG_ACTIVITY ||
-			      msg->header.type == NVSHARE_MSG_SHARE_SET;
+	bool is_client_type =
+		msg->header.type == NVSHARE_MSG_REQ_LOCK ||
+		msg->header.type == NVSHARE_MSG_LOCK_RELEASED ||
+		msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
+		msg->header.type == NVSHARE_MSG_HEARTBEAT || msg->header.type == NVSHARE_MSG_PING ||
+		msg->header.type == NVSHARE_MSG_ACTIVITY ||
+		msg->header.type == NVSHARE_MSG_SHARE_SET || msg->header.type == NVSHARE_MSG_WATCH;
 
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {

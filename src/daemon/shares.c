@@ -251,6 +251,13 @@ void shares_config(struct server *server)
 	(void)shares_step(server, &event);
 }
 
+void shares_other_gpu(struct server *server, uint32_t index)
+{
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_GPU, .gpu = index};
+
+	(void)shares_step(server, &event);
+}
+
 void shares_power(struct server *server)
 {
 	for (uint32_t i = 0; i < server->gpus.n; i++) {

@@ -46,6 +46,9 @@ void shares_config(struct server *server);
 uint64_t shares_recent(const struct server *server, uint32_t gpu,
 		       uint64_t ret_growth[RECENT_TOTAL_COUNT_]);
 
+/* The index stands for another GPU than before. No client is on it. */
+void shares_other_gpu(struct server *server, uint32_t index);
+
 /* Asks NVML what the GPUs draw, for the energy of those that use them. */
 void shares_power(struct server *server);
 

@@ -19,7 +19,8 @@ _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
 _Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
 _Static_assert(sizeof(struct nvshare_status_gpu) == 416, "status_gpu");
 _Static_assert(sizeof(struct nvshare_get_status) == 8, "get_status");
-_Static_assert(sizeof(struct nvshare_status_state) == 64, "status_state");
+_Static_assert(sizeof(struct nvshare_status_state) == 72, "status_state");
+_Static_assert(sizeof(struct nvshare_gpu_state) == 8, "gpu_state");
 _Static_assert(sizeof(struct nvshare_status_outsider) == 80, "status_outsider");
 _Static_assert(sizeof(struct nvshare_status_client) == 544, "status_client");
 _Static_assert(sizeof(struct nvshare_set) == 16, "set");
@@ -236,7 +237,11 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_STATUS_STATE:
 		is_good = msg->body.status_state.state < NVSHARE_STATE_COUNT &&
+			  msg->body.status_state.is_mig <= 1 &&
 			  !(msg->body.status_state.known & ~NVSHARE_STATE_KNOWS_ALL);
+		break;
+	case NVSHARE_MSG_GPU_STATE:
+		is_good = msg->body.gpu_state.state < NVSHARE_STATE_COUNT;
 		break;
 	case NVSHARE_MSG_ACTIVITY:
 		is_good = msg->body.activity.kind < NVSHARE_ACTIVITY_COUNT &&

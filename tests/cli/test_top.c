@@ -339,8 +339,8 @@ static void the_picture_of_80_by_24(void **state)
 		const char *text;
 	} cases[] = {
 		{1,
-		 "GPU 0  H200         [########+++x...] 15.0G of 20.0G, 1 run, 1 wait, busy 75 %"},
-		{2, "GPU 1               [...............]    0B of 10.0G, 0 run, 0 wait"},
+		 "GPU 0  H200 [############++++x......] 15.0G of 20.0G, 1 run, 1 wait, busy 75 %"},
+		{2, "GPU 1       [.......................]    0B of 10.0G, 0 run, 0 wait"},
 		{3, "3 clients, by ID"},
 		{4,
 		 "    ID GPU     PID NAME             PRIORITY WEIGHT STATE      CARD   HOST   USE "},
@@ -361,6 +361,64 @@ static void the_picture_of_80_by_24(void **state)
 	assert_true(world->lines[5].is_selected);
 	assert_int_equal(world->lines[5].style, TOP_STYLE_RUNNING);
 	assert_int_equal(world->lines[6].style, TOP_STYLE_WAITING);
+}
+
+static void a_gpu_tells_its_heat_its_power_and_its_error(void **state)
+{
+	struct world *world = *state;
+	struct nvshare_status_state states[] = {
+		{.known = NVSHARE_STATE_KNOWS_ALL,
+		 .celsius = 61,
+		 .power_mw = 312400,
+		 .utilization_percent = 20},
+		{.gpu = 1, .state = NVSHARE_STATE_ERROR, .xid = 79},
+	};
+	const char *const *expected;
+	static const char *const at_80[] = {
+		"GPU 0  H200 [#####++x..] 15.0G of 20.0G, 1 run, 1 wait, busy 75 %, 61C 312W",
+		"GPU 1       [.........]    0B of 10.0G, 0 run, 0 wait, error, Xid 79",
+	};
+	static const char *const at_76[] = {
+		"GPU 0  H200 [#########++++x....] 15.0G of 20.0G, 1 run, 1 wait, busy 75 %",
+		"GPU 1       [.................]    0B of 10.0G, 0 run, 0 wait, error, Xid 79",
+	};
+
+	world->now.states = states;
+	world->now.n_states = 2;
+	for (size_t width = 76; width <= 80; width += 4) {
+		expected = width == 76 ? at_76 : at_80;
+		top_draw(&world->top, 24, width, world->lines);
+		for (size_t i = 0; i < 2; i++)
+			assert_string_equal(world->lines[1 + i].text, expected[i]);
+	}
+	assert_int_equal(world->lines[1].style, TOP_STYLE_PLAIN);
+	assert_int_equal(world->lines[2].style, TOP_STYLE_BAD);
+
+	/* A long name leaves room at the usual width. */
+	(void)snprintf(world->gpus[0].name, NVSHARE_NAME_LEN, "NVIDIA H100 80GB HBM3");
+	top_draw(&world->top, 24, 79, world->lines);
+	assert_memory_equal(world->lines[1].text, "GPU 0  H100  [", 14);
+	assert_non_null(strstr(world->lines[1].text, ", 61C 312W"));
+
+	/* The time of clients is not measured: NVML's takes its place. */
+	states[1] = (struct nvshare_status_state){
+		.gpu = 1, .known = NVSHARE_STATE_KNOWS_UTILIZATION, .utilization_percent = 7};
+	top_draw(&world->top, 24, 80, world->lines);
+	assert_non_null(strstr(world->lines[2].text, "0 wait, busy 7 %"));
+	assert_int_equal(world->lines[2].style, TOP_STYLE_PLAIN);
+}
+
+static void a_waiter_of_a_gpu_with_an_error_says_so(void **state)
+{
+	struct world *world = *state;
+	struct nvshare_status_state lost = {.state = NVSHARE_STATE_LOST};
+
+	world->now.states = &lost;
+	world->now.n_states = 1;
+	(void)top_press(&world->top, TOP_KEY_DOWN);
+	top_draw(&world->top, 24, 80, world->lines);
+	assert_non_null(strstr(world->lines[22].text, "#1 waits for its GPU, which has an error"));
+	assert_non_null(strstr(world->lines[1].text, "1 wait, lost"));
 }
 
 /* Columns that the terminal uses; -1: not text of this locale. */
@@ -502,6 +560,8 @@ int main(void)
 		TEST(nothing_is_sent_to_another_client_than_the_prompt_named),
 		TEST(a_restarted_scheduler_counts_clients_anew),
 		TEST(the_picture_of_80_by_24),
+		TEST(a_gpu_tells_its_heat_its_power_and_its_error),
+		TEST(a_waiter_of_a_gpu_with_an_error_says_so),
 		TEST(no_name_breaks_a_line),
 		TEST(a_window_of_any_size_has_a_picture),
 		TEST(the_help_fits_into_80_columns),

@@ -1014,6 +1014,32 @@ static void utilisation_is_of_the_time_since_the_first_client(void **state)
 	assert_int_equal(gpu.known_ns, 5 * S);
 }
 
+static void another_gpu_begins_without_counts(void **state)
+{
+	const struct timeshare_event other = {.type = TIMESHARE_EVENT_GPU};
+	struct timeshare_gpu_status gpu;
+
+	(void)state;
+	time_rig_join(&rig, LC, TIMESHARE_CLASS_CRITICAL, 100);
+	time_rig_burst(&rig, LC, MS);
+	assert_int_equal(time_rig_step(&rig, other), TIMESHARE_E_EXISTS);
+	time_rig_leave(&rig, LC);
+	timeshare_gpu_status(&rig.share, 0, &gpu);
+	assert_int_equal(gpu.n_lc_tasks, 1);
+	assert_true(gpu.known_ns > 0);
+	assert_int_equal(time_rig_step(&rig, other), 0);
+	timeshare_gpu_status(&rig.share, 0, &gpu);
+	assert_int_equal(gpu.n_lc_tasks, 0);
+	assert_int_equal(gpu.known_ns, 0);
+	assert_int_equal(time_rig_step(&rig, (struct timeshare_event){.type = TIMESHARE_EVENT_GPU,
+								      .gpu = TIMESHARE_GPUS_MAX}),
+			 TIMESHARE_E_NO_GPU);
+	time_rig_join(&rig, LC, TIMESHARE_CLASS_CRITICAL, 100);
+	time_rig_burst(&rig, LC, MS);
+	timeshare_gpu_status(&rig.share, 0, &gpu);
+	assert_int_equal(gpu.n_lc_tasks, 1);
+}
+
 static void requests_count_though_no_burst_ends(void **state)
 {
 	struct timeshare_event event = {
@@ -1093,6 +1119,7 @@ int main(void)
 		TEST(who_is_preempted_later_is_timed_from_then_on),
 		TEST(service_levels_that_are_missed_are_counted),
 		TEST(utilisation_is_of_the_time_since_the_first_client),
+		TEST(another_gpu_begins_without_counts),
 		TEST(requests_count_though_no_burst_ends),
 	};
 

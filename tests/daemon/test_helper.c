@@ -21,6 +21,8 @@ static const struct helper_report good = {
 	.known = HELPER_KNOWS_ALL,
 	.celsius = 90,
 	.utilization_percent = 100,
+	.n_processes = UINT32_MAX,
+	.is_mig = 1,
 	.used = 7,
 	.total = 7,
 };
@@ -40,10 +42,10 @@ static void a_report_that_makes_sense_is_taken_whole(void **unused)
 
 static void nonsense_is_refused(void **unused)
 {
-	struct helper_report reports[8], found;
+	struct helper_report reports[9], found;
 
 	(void)unused;
-	for (size_t i = 0; i < 8; i++)
+	for (size_t i = 0; i < 9; i++)
 		reports[i] = good;
 	reports[0].magic = 1;
 	reports[1].kind = HELPER_REPORT_COUNT_;
@@ -53,7 +55,8 @@ static void nonsense_is_refused(void **unused)
 	reports[5].celsius = 1001;
 	reports[6].utilization_percent = 101;
 	reports[7].used = 8;
-	for (size_t i = 0; i < 8; i++)
+	reports[8].is_mig = 2;
+	for (size_t i = 0; i < 9; i++)
 		assert_false(helper_report_decode(&reports[i], sizeof(reports[i]), &found));
 }
 

@@ -62,6 +62,15 @@ def test_a_context_s_cost_goes_with_its_reporter(open_node):
     until("the liar's figure is gone", lambda: context_of_a_newcomer(node, 0) == 0)
 
 
+def test_a_measured_context_takes_the_place_of_an_expected_one(open_node):
+    """The budget is charged before the context is there, and a report may come in between."""
+    node = open_node  # noqa: F811
+    client = node.client(total=64 * GIB)
+    for size, told in [(512, 512), (300, 300), (600, 300)]:
+        report_context(client, size * MIB)
+        assert context_of_a_newcomer(node, 0) == told * MIB
+
+
 def test_the_context_of_one_s_own_user_goes_before_others(open_node):
     node = open_node  # noqa: F811
     for uid, size in [(NOBODY, 900), (0, 100), (0, 800)]:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from scheduler_node import CTL, GIB, PATIENCE, clean_env, node, until  # noqa: F401
+from scheduler_node import BUILD, CTL, GIB, PATIENCE, clean_env, node, until  # noqa: F401
 from wire import mem
 
 
@@ -151,6 +151,17 @@ def test_a_window_may_change_its_size(node, screen):
     shown.expect("train", "running")
     shown.tmux("resize-window", "-x", "140", "-y", "40")
     shown.expect("USER", "WEIGHT", "NOTE")
+
+
+def test_a_gpu_tells_its_heat_and_its_error(node, screen, tmp_path):
+    sim = tmp_path / "sim"
+    sim.mkdir()
+    node.start(LD_LIBRARY_PATH=str(BUILD / "simgpu"), NVSHARE_SIM_DIR=str(sim), NVSHARE_POLL_INTERVAL_MS="20")
+    shown = screen("vt100", "-d", "0.1")
+    shown.expect("GPU 0", "busy 0 %, 32C 75W")
+    (sim / "inject.new").write_text("xid 79 gpu 0\n")
+    (sim / "inject.new").rename(sim / "inject")  # readers take the file away, so it comes whole
+    shown.expect("GPU 0", "lost, Xid 79")
 
 
 def test_a_scheduler_that_ends_and_comes_back_is_shown(node, screen):

@@ -53,9 +53,11 @@ TYPES = {
     "CONFIG": (33, "<4I64s512s256s"),
     "GET_TRACE": (35, "<2Q"),
     "TRACE": (36, "<3Q2I" + 30 * "QIHBB16s"),
-    "STATUS_STATE": (34, "<5Q6I"),
+    "STATUS_STATE": (34, "<5Q8I"),
     "GET_EVENTS": (37, "<QII"),
     "EVENT": (38, "<3Q6I48s256s"),
+    "WATCH": (39, "<8s"),
+    "GPU_STATE": (40, "<II"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}

@@ -108,11 +108,13 @@ static void configure(struct input *in, struct timeshare_config *config)
 static void one_event(struct input *in)
 {
 	struct timeshare_config config;
-	struct timeshare_event event = {
-		.type = (enum timeshare_event_type)(byte(in) % TIMESHARE_EVENT_COUNT_)};
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_GPU};
 	const struct timeshare_client *c;
 	uint8_t b = byte(in);
 
+	if (b < 255)
+		event.type = (enum timeshare_event_type)(b % TIMESHARE_EVENT_GPU);
+	b = byte(in);
 	if (b < 240)
 		pass(b * 100000ull);
 	else

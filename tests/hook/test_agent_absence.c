@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The agent and a scheduler that is not there, has no time or room, or is another's. */
+/*
+ * What the program's user reads: the agent and a scheduler that is not there, has no time or room,
+ * is another's, or tells of a GPU with an error.
+ */
 
 #include "lib/agent_rig.h"
 
@@ -433,6 +436,27 @@ static void says_that_memory_can_not_move_without_descriptors(void)
 	check(lines_said() == 1);
 }
 
+/* ---- a GPU with an error ------------------------------------------------------------------ */
+
+static void a_gpu_with_an_error_is_told_in_one_line(void)
+{
+	struct user user = {.dev = 0};
+	int fd;
+
+	begin_first_call(&user);
+	fd = take_registration();
+	fake_send(fd, NVSHARE_MSG_REGISTERED,
+		  &(struct nvshare_registered){.client = 7, .flags = NVSHARE_REGISTERED_WATCH});
+	(void)fake_expect(fd, NVSHARE_MSG_WATCH);
+	check(user_finish(&user) == CUDA_SUCCESS);
+	fake_send(fd, NVSHARE_MSG_GPU_STATE, &(struct nvshare_gpu_state){NVSHARE_STATE_ERROR, 63});
+	wait_until(has_said("GPU 0 has an error (Xid 63): this program gets no turn there"));
+	fake_send(fd, NVSHARE_MSG_GPU_STATE, &(struct nvshare_gpu_state){NVSHARE_STATE_GOOD, 0});
+	fake_send(fd, NVSHARE_MSG_GPU_STATE, &(struct nvshare_gpu_state){NVSHARE_STATE_LOST, 0});
+	wait_until(has_said("GPU 0 is lost: this program gets no turn there"));
+	check(lines_said() == 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -452,6 +476,7 @@ int main(void)
 		child_test(a_program_that_needs_a_scheduler_hears_why_there_is_none),
 		child_test(comes_back_when_there_are_descriptors_again),
 		child_test(says_that_memory_can_not_move_without_descriptors),
+		child_test(a_gpu_with_an_error_is_told_in_one_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -248,6 +248,9 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		      NVSHARE_PREFERENCE_COUNT - 1),
 		RANGE(ACTIVITY, activity, kind, NVSHARE_ACTIVITY_COUNT - 1),
 		RANGE(ACTIVITY, activity, n_violations, 0), /* of no requests */
+		RANGE(GPU_STATE, gpu_state, state, NVSHARE_STATE_COUNT - 1),
+		RANGE(STATUS_STATE, status_state, known, NVSHARE_STATE_KNOWS_ALL),
+		RANGE(STATUS_STATE, status_state, is_mig, 1),
 		RANGE(SET_SHARE, set_share, use_ppm, 1000000),
 		RANGE(SET_SHARE, set_share, claim.compute_limit, 100),
 		RANGE(SHARE_SET, share_set, outcome, NVSHARE_OUTCOME_COUNT - 1),

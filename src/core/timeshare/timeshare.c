@@ -79,6 +79,25 @@ int timeshare_config_check(const struct timeshare_config *config)
 	return is_good ? 0 : TIMESHARE_E_VALUE;
 }
 
+static void timeshare_init_gpu(struct timeshare *timeshare, uint32_t gpu)
+{
+	struct timeshare_gpu *g = &timeshare->gpus[gpu];
+
+	memset(g, 0, sizeof(*g));
+	list_init(&g->running);
+	usage_init(timeshare, gpu);
+	g->sweep_at = TIMESHARE_NONE;
+	g->turn = TIMESHARE_NONE;
+	g->leaving = TIMESHARE_NONE;
+	g->wake_ns = TIMESHARE_NO_DEADLINE;
+	g->credit = burst_credit_max(&timeshare->config);
+	energy_fill(timeshare, gpu);
+	for (int class = 0; class < TIMESHARE_CLASS_COUNT_; class ++)
+		weights_init(&g->weights[class], TIMESHARE_ORDER_WEIGHT);
+	weights_init(&g->slos, TIMESHARE_ORDER_SLO);
+	slice_plan(&timeshare->config, g, &g->slices);
+}
+
 void timeshare_init(struct timeshare *timeshare, struct timeshare_client *clients,
 		    uint32_t n_clients, const struct timeshare_config *config)
 {
@@ -88,22 +107,8 @@ void timeshare_init(struct timeshare *timeshare, struct timeshare_client *client
 	timeshare->clients = clients;
 	timeshare->n_clients = n_clients;
 	list_init(&timeshare->dirty);
-	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++) {
-		struct timeshare_gpu *g = &timeshare->gpus[i];
-
-		list_init(&g->running);
-		usage_init(timeshare, i);
-		g->sweep_at = TIMESHARE_NONE;
-		g->turn = TIMESHARE_NONE;
-		g->leaving = TIMESHARE_NONE;
-		g->wake_ns = TIMESHARE_NO_DEADLINE;
-		g->credit = burst_credit_max(config);
-		energy_fill(timeshare, i);
-		for (int class = 0; class < TIMESHARE_CLASS_COUNT_; class ++)
-			weights_init(&g->weights[class], TIMESHARE_ORDER_WEIGHT);
-		weights_init(&g->slos, TIMESHARE_ORDER_SLO);
-		slice_plan(config, g, &g->slices);
-	}
+	for (uint32_t i = 0; i < TIMESHARE_GPUS_MAX; i++)
+		timeshare_init_gpu(timeshare, i);
 }
 
 static bool claim_is_good(const struct timeshare_claim *claim)
@@ -222,6 +227,20 @@ static int on_power(struct timeshare *timeshare, const struct timeshare_event *e
 	return 0;
 }
 
+/* The counts, and what was learned, say nothing of the other GPU. */
+static int on_gpu(struct timeshare *timeshare, const struct timeshare_event *event)
+{
+	if (event->gpu >= TIMESHARE_GPUS_MAX)
+		return TIMESHARE_E_NO_GPU;
+	for (uint32_t i = 0; i < timeshare->n_clients; i++) {
+		if (timeshare->clients[i].state != TIMESHARE_CLIENT_FREE &&
+		    timeshare->clients[i].gpu == event->gpu)
+			return TIMESHARE_E_EXISTS;
+	}
+	timeshare_init_gpu(timeshare, event->gpu);
+	return 0;
+}
+
 static int on_time(struct timeshare *timeshare)
 {
 	uint32_t client;
@@ -262,6 +281,8 @@ static int timeshare_handle(struct timeshare *timeshare, const struct timeshare_
 		return on_power(timeshare, event);
 	case TIMESHARE_EVENT_TIME:
 		return on_time(timeshare);
+	case TIMESHARE_EVENT_GPU:
+		return on_gpu(timeshare, event);
 	case TIMESHARE_EVENT_COUNT_:
 		break;
 	}
@@ -300,7 +321,7 @@ static void timeshare_refresh_stale(struct timeshare *timeshare)
 static bool event_is_of_client(enum timeshare_event_type type)
 {
 	return type != TIMESHARE_EVENT_CONFIG && type != TIMESHARE_EVENT_POWER &&
-	       type != TIMESHARE_EVENT_TIME;
+	       type != TIMESHARE_EVENT_TIME && type != TIMESHARE_EVENT_GPU;
 }
 
 int timeshare_step(struct timeshare *timeshare, const struct timeshare_event *event,

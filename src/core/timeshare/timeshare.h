@@ -116,6 +116,7 @@ enum timeshare_event_type {
 	TIMESHARE_EVENT_DONE,     /* client, seq, outcome, took_ns, is_held: the answer to a SET */
 	TIMESHARE_EVENT_POWER,    /* gpu, value: its power in mW */
 	TIMESHARE_EVENT_TIME,     /* timeshare_deadline() has come */
+	TIMESHARE_EVENT_GPU,      /* gpu: the index stands for another GPU than before */
 	TIMESHARE_EVENT_COUNT_
 };
 
@@ -173,7 +174,7 @@ struct timeshare_actions {
 
 enum {
 	TIMESHARE_E_SUCCESS_,
-	TIMESHARE_E_EXISTS,    /* JOIN of a slot in use */
+	TIMESHARE_E_EXISTS,    /* JOIN of a slot in use; GPU of an index that has clients */
 	TIMESHARE_E_NO_CLIENT, /* any other event of a free slot */
 	TIMESHARE_E_NO_GPU,    /* gpu >= TIMESHARE_GPUS_MAX */
 	TIMESHARE_E_VALUE,     /* a claim, an activity or a configuration out of its range */

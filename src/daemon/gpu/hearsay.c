@@ -128,8 +128,13 @@ static uint64_t hearsay_plausible(const struct gpu *gpu, uint64_t context_bytes)
 
 void hearsay_note_context(const struct server *server, struct peer *peer, uint64_t bytes)
 {
-	/* Only the first context counts: the cost of several would be taken for the cost of one. */
-	if (bytes && peer->state == PEER_STATE_CLIENT && !peer->mem.pinned[NVSHARE_PINNED_CONTEXT])
+	bool is_first = !peer->mem.pinned[NVSHARE_PINNED_CONTEXT];
+
+	/*
+	 * Only the first context counts: the cost of several would be taken for the cost of one.
+	 * The first report may be what the client expects, so a smaller one takes its place.
+	 */
+	if (bytes && peer->state == PEER_STATE_CLIENT && (is_first || bytes < peer->context_bytes))
 		peer->context_bytes = hearsay_plausible(&server->gpus.at[peer->gpu], bytes);
 }
 

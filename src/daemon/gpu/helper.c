@@ -75,9 +75,13 @@ static void helper_report_gpu(const struct helper *helper, uint32_t at, uint32_t
 	report.known = (state.has_temperature ? HELPER_KNOWS_TEMPERATURE : 0) |
 		       (state.has_utilization ? HELPER_KNOWS_UTILIZATION : 0) |
 		       (state.has_power ? HELPER_KNOWS_POWER : 0) |
-		       (state.has_energy ? HELPER_KNOWS_ENERGY : 0);
+		       (state.has_energy ? HELPER_KNOWS_ENERGY : 0) |
+		       (state.has_processes ? HELPER_KNOWS_PROCESSES : 0) |
+		       (state.has_mig ? HELPER_KNOWS_MIG : 0);
 	report.celsius = state.celsius;
 	report.utilization_percent = state.utilization_percent;
+	report.n_processes = state.n_processes;
+	report.is_mig = state.is_mig;
 	report.used = state.used;
 	report.total = state.total;
 	report.power_mw = state.power_mw;
@@ -166,7 +170,7 @@ bool helper_report_decode(const void *bytes, uint64_t len, struct helper_report 
 	if (report.magic != HELPER_MAGIC || report.kind >= HELPER_REPORT_COUNT_ ||
 	    report.outcome >= HELPER_OUTCOME_COUNT_ || report.n > HELPER_DEVICES_MAX ||
 	    (report.known & ~HELPER_KNOWS_ALL) || report.celsius > 1000 ||
-	    report.utilization_percent > 100 || report.used > report.total)
+	    report.utilization_percent > 100 || report.is_mig > 1 || report.used > report.total)
 		return false;
 	*ret_report = report;
 	return true;

@@ -39,7 +39,9 @@ enum helper_outcome { HELPER_GOOD, HELPER_LOST, HELPER_FAILED, HELPER_OUTCOME_CO
 #define HELPER_KNOWS_UTILIZATION (1u << 1)
 #define HELPER_KNOWS_POWER       (1u << 2)
 #define HELPER_KNOWS_ENERGY      (1u << 3)
-#define HELPER_KNOWS_ALL         15u
+#define HELPER_KNOWS_PROCESSES   (1u << 4)
+#define HELPER_KNOWS_MIG         (1u << 5)
+#define HELPER_KNOWS_ALL         63u
 
 struct helper_report {
 	uint32_t magic;
@@ -52,6 +54,8 @@ struct helper_report {
 	uint32_t known;   /* HELPER_KNOWS_* */
 	uint32_t celsius;
 	uint32_t utilization_percent;
+	uint32_t n_processes;
+	uint32_t is_mig;
 	uint32_t unused;
 	uint64_t used; /* bytes */
 	uint64_t total;

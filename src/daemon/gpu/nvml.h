@@ -70,13 +70,15 @@ void nvml_close(struct nvml *nvml);
 /* How the device is, as far as it tells. */
 struct nvml_state {
 	int code; /* an nvmlReturn_t: the worst of the calls that each device answers */
-	bool has_power, has_energy, has_temperature, has_utilization;
+	bool has_power, has_energy, has_temperature, has_utilization, has_processes, has_mig;
+	bool is_mig;   /* its card is in MIG mode */
 	uint64_t used; /* bytes */
 	uint64_t total;
 	uint64_t power_mw;
 	uint64_t energy_mj;
 	uint32_t celsius;
 	uint32_t utilization_percent;
+	uint32_t n_processes; /* that compute */
 };
 
 struct nvml_event {

@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+/* NVML is asked with room for so many, and names the number also where there are more. */
+#define PROCESSES_ASKED 64
+
 /* A single-bit error is corrected, so it is no event here. */
 #define REFUSED_NS (10 * CLOCK_NS_PER_SEC) /* from a wait that is refused to the next one */
 
@@ -21,6 +24,29 @@ static bool nvml_note(struct nvml_state *state, int code)
 	if (code == NVML_ERROR_GPU_IS_LOST || code == NVML_ERROR_RESET_REQUIRED)
 		state->code = code;
 	return code == NVML_SUCCESS;
+}
+
+static void nvml_count_processes(const struct nvml *nvml, const struct nvml_gpu *gpu,
+				 struct nvml_state *ret)
+{
+	struct nvml_process processes[PROCESSES_ASKED];
+	int code;
+
+	if (!nvml->compute_processes)
+		return;
+	ret->n_processes = PROCESSES_ASKED;
+	code = nvml->compute_processes(gpu->device, &ret->n_processes, processes);
+	ret->has_processes = code == NVML_SUCCESS || code == NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+static void nvml_find_mig(const struct nvml *nvml, const struct nvml_gpu *gpu,
+			  struct nvml_state *ret)
+{
+	unsigned int current = NVML_DEVICE_MIG_DISABLE, pending;
+
+	ret->has_mig =
+		nvml->mig_mode && nvml->mig_mode(gpu->card, &current, &pending) == NVML_SUCCESS;
+	ret->is_mig = current == NVML_DEVICE_MIG_ENABLE;
 }
 
 void nvml_state(const struct nvml *nvml, const struct nvml_gpu *gpu, struct nvml_state *ret)
@@ -47,6 +73,8 @@ void nvml_state(const struct nvml *nvml, const struct nvml_gpu *gpu, struct nvml
 	ret->power_mw = mw;
 	ret->energy_mj = mj;
 	ret->utilization_percent = utilization.gpu;
+	nvml_count_processes(nvml, gpu, ret);
+	nvml_find_mig(nvml, gpu, ret);
 }
 
 struct nvml_event_set_st *nvml_event_set(const struct nvml *nvml)

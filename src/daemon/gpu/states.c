@@ -136,6 +136,20 @@ static uint32_t states_n_devices(const struct server *server)
 	return n;
 }
 
+static void states_tell_client(struct server *server, struct peer *peer)
+{
+	const struct health *health = &server->states.gpus[peer->gpu].health;
+
+	server_send_body(server, peer, NVSHARE_MSG_GPU_STATE, 0,
+			 &(struct nvshare_gpu_state){health->state, health->xid});
+}
+
+void states_watch(struct server *server, struct peer *peer)
+{
+	if (server->gpus.at[peer->gpu].is_out)
+		states_tell_client(server, peer);
+}
+
 /* No client gets a new grant on a GPU that is out. */
 static void states_take_out(struct server *server, uint32_t index)
 {
@@ -145,6 +159,12 @@ static void states_take_out(struct server *server, uint32_t index)
 		return;
 	server->gpus.at[index].is_out = is_out;
 	measure_tell(server, index);
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		struct peer *peer = &server->peers[i];
+
+		if (peer->state == PEER_STATE_CLIENT && peer->gpu == index && peer->is_watching)
+			states_tell_client(server, peer);
+	}
 }
 
 static void states_on_report(struct server *server, const struct helper_report *report)
@@ -365,6 +385,8 @@ void states_fill(const struct server *server, uint32_t index, struct nvshare_sta
 		.known = gpu->last.known,
 		.celsius = gpu->last.celsius,
 		.utilization_percent = gpu->last.utilization_percent,
+		.n_processes = gpu->last.n_processes,
+		.is_mig = gpu->last.is_mig,
 		.used = gpu->last.used,
 		.power_mw = gpu->last.power_mw,
 		.energy_mj = gpu->last.energy_mj,

@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct peer;
 struct server;
 
 struct states_gpu {
@@ -59,6 +60,9 @@ void states_wake(struct server *server);
 
 /* A client was told to go off the GPU. The next question waits until it is off. */
 void states_note_order(struct server *server);
+
+/* A client has sent WATCH: it is told if its GPU is out. */
+void states_watch(struct server *server, struct peer *peer);
 
 void states_fill(const struct server *server, uint32_t index, struct nvshare_status_state *ret);
 

@@ -102,6 +102,7 @@ struct peer {
 	uint32_t report_flags;      /* NVSHARE_REPORT_*, the same */
 	struct nvshare_claim claim; /* as granted */
 	bool can_hand_over;         /* NVSHARE_REGISTER_HANDOVER */
+	bool is_watching;           /* it has sent WATCH */
 	uint64_t gpu_total;         /* bytes of its GPU, as it tells; 0: it does not */
 	uint64_t context_bytes; /* of its first context, cut to what is plausible; 0: none yet */
 	uint64_t context_told;  /* bytes of a context, as it was told; 0: nobody knew */

@@ -15,6 +15,8 @@
 #include "ipc/pass.h"
 #include "util/clock.h"
 
+#include <stdio.h>
+
 #define MESSAGE_BYTES_MAX (1ull << 48) /* above any card or machine, as in a report */
 
 /* While the answer came, threads may have given up, or may need less now. */
@@ -111,6 +113,8 @@ static void message_registered(struct agent_link *link, const struct nvshare_reg
 	link->state = AGENT_LINK_UP;
 	claim_check_priority(link, &body->claim);
 	share_registered(link, body);
+	if (body->flags & NVSHARE_REGISTERED_WATCH)
+		agent_link_send(link, NVSHARE_MSG_WATCH, NULL);
 	link->was_registered = true;
 	link->is_missed = false;
 	link->is_away = false;
@@ -129,6 +133,25 @@ static void message_registered(struct agent_link *link, const struct nvshare_reg
 		agent_lease_want(link);
 	if (!agent_pair_owns(link))
 		agent_settle(link->dev, CUDA_SUCCESS);
+}
+
+/* The user cannot see from the program why it waits. */
+static void message_gpu_state(const struct agent_link *link, const struct nvshare_gpu_state *body)
+{
+	char xid[32] = "";
+
+	if (body->xid)
+		(void)snprintf(xid, sizeof(xid), " (Xid %u)", body->xid);
+	if (body->state == NVSHARE_STATE_LOST)
+		hook_log_warn("GPU %d is lost%s: this program gets no turn there until the GPU is "
+			      "reset and answers again",
+			      (int)link->dev, xid);
+	else if (body->state == NVSHARE_STATE_ERROR)
+		hook_log_warn("GPU %d has an error%s: this program gets no turn there until the "
+			      "GPU has recovered",
+			      (int)link->dev, xid);
+	else
+		hook_debug("GPU %d is used again", (int)link->dev);
 }
 
 static void message_host_memory(struct agent_link *link, const struct nvshare_host_memory *body)
@@ -237,6 +260,9 @@ void agent_message_handle(struct agent_link *link, const struct msg *msg)
 		return;
 	case NVSHARE_MSG_HOST_MEMORY:
 		message_host_memory(link, &msg->body.host_memory);
+		return;
+	case NVSHARE_MSG_GPU_STATE:
+		message_gpu_state(link, &msg->body.gpu_state);
 		return;
 	case NVSHARE_MSG_WAIT_FOR_MEM:
 		/* Where memory is being moved, the slack that was asked for comes with it. */

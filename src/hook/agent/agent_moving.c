@@ -77,6 +77,7 @@ static bool link_hear_beside_eviction(struct agent_link *link)
 					 agent_link_receive_if(link, NVSHARE_MSG_HANDOVER) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_WAIT_FOR_MEM) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_SET_SHARE) ||
+					 agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_PING));
 	     i++)
@@ -117,6 +118,7 @@ enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
 	if (!agent_link_hear(link, wait_ms))
 		return PAGER_MORE_NOT_YET;
 	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
+	    agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER))
 		return PAGER_MORE_NOT_YET; /* these bring no budget */
 	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)

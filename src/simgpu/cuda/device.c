@@ -121,7 +121,7 @@ API(cuDeviceGetName, (char *name, int len, CUdevice dev))
 	if (device_check(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	snprintf(name, (size_t)len, "nvshare simulated GPU%s",
-		 node_view.shared->config.n_mig ? " MIG" : "");
+		 node_view.shared->config.n_mig ? " MIG 1g.5gb" : "");
 	return CUDA_SUCCESS;
 }
 

@@ -134,7 +134,7 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 	if (r)
 		return r;
 	r = ml_copy_text(name, length,
-			 device->instance_plus_1 ? "nvshare simulated GPU MIG"
+			 device->instance_plus_1 ? "nvshare simulated GPU MIG 1g.5gb"
 						 : "nvshare simulated GPU");
 	ml_leave();
 	return r;

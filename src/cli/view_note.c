@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/blame.h"
+#include "cli/status.h"
+#include "cli/view_private.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Why the client did not stop or its memory did not move; "" after a success. */
+static const char *failure_words(const struct nvshare_status_client *client)
+{
+	static const char *const words[NVSHARE_OUTCOME_COUNT] = {
+		[NVSHARE_OUTCOME_SUCCESS] = "",
+		[NVSHARE_OUTCOME_TIMEOUT] = "its work or a capture did not end in time",
+		[NVSHARE_OUTCOME_SAVE_FAILED] = "a copy to the host failed",
+		[NVSHARE_OUTCOME_NO_HOST_MEMORY] = "no host memory for it",
+		[NVSHARE_OUTCOME_GPU_HUNG] = "the GPU does not answer",
+		[NVSHARE_OUTCOME_INVALID_STATE] = "not all of it came back",
+		[NVSHARE_OUTCOME_UNSUPPORTED] = "not supported",
+		[NVSHARE_OUTCOME_PARTIAL] = "only a part of it came back",
+		[NVSHARE_OUTCOME_NO_CARD_MEMORY] = "the card had no room for all of it",
+	};
+
+	return client->last_outcome < NVSHARE_OUTCOME_COUNT ? words[client->last_outcome] : "?";
+}
+
+struct note {
+	char s[VIEW_NOTE_LEN];
+};
+
+/* Appends words to the note, after a comma. */
+__attribute__((format(printf, 2, 3))) static void add_words(struct note *note, const char *format,
+							    ...)
+{
+	size_t len = strlen(note->s);
+	char words[sizeof(struct view_outsiders)];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(words, sizeof(words), format, args);
+	va_end(args);
+	(void)snprintf(note->s + len, sizeof(note->s) - len, "%s%s", len ? ", " : "", words);
+}
+
+/* The client waits because an administrator has switched turns off: nothing is wrong. */
+static bool lacks_turns(const struct nvshare_status_node *node,
+			const struct nvshare_status_client *client)
+{
+	return !node->anti_thrash &&
+	       (client->why == NVSHARE_WAIT_STUCK || client->why == NVSHARE_WAIT_MEMORY);
+}
+
+static void add_wait(struct note *note, const struct status *status,
+		     const struct nvshare_status_client *client)
+{
+	static const char *const reasons[] = {
+		[NVSHARE_WAIT_NOT] = "",
+		[NVSHARE_WAIT_TURN] = "waits for its turn",
+		[NVSHARE_WAIT_MEMORY] = "waits for memory",
+		[NVSHARE_WAIT_SWAP] = "memory is being moved",
+		[NVSHARE_WAIT_STUCK] = "",
+		[NVSHARE_WAIT_OUTSIDERS] = "waits for memory",
+	};
+	const char *reason = reasons[client->why];
+	struct blame blame;
+	char text[112];
+
+	if (client->why != NVSHARE_WAIT_NOT && status_is_out(status, client->gpu)) {
+		reason = "waits for its GPU, which has an error";
+	} else if (lacks_turns(&status->node, client)) {
+		reason = "waits for memory: turns are off (nvsharectl -S on)";
+	} else if (client->why == NVSHARE_WAIT_STUCK) {
+		blame = blame_find(status, client);
+		reason = blame_text(&blame, text, sizeof(text));
+	}
+
+	if (client->position)
+		add_words(note, "#%u%s%s", client->position, reason[0] ? " " : "", reason);
+	else if (reason[0])
+		add_words(note, "%s", reason);
+	if (client->why == NVSHARE_WAIT_OUTSIDERS)
+		add_words(note, "%s", view_outsiders(status, client->gpu).s);
+}
+
+bool view_note(const struct status *status, const struct nvshare_status_client *client,
+	       char ret_note[VIEW_NOTE_LEN])
+{
+	uint64_t wanted = client->mem.wanted + client->mem.wanted_pinned;
+	const char *failed = failure_words(client);
+	struct note note = {""};
+	bool is_wrong;
+
+	if (client->flags & NVSHARE_CLIENT_HUNG) {
+		(void)snprintf(ret_note, VIEW_NOTE_LEN, "hung: does not answer");
+		return true;
+	}
+	if (client->flags & NVSHARE_CLIENT_DOUBTED)
+		add_words(&note, "reports more than is on the card");
+	if (client->flags & NVSHARE_CLIENT_PAUSED)
+		add_words(&note, "paused");
+	add_wait(&note, status, client);
+	if (wanted)
+		add_words(&note, "needs %s more", view_size(wanted).s);
+	if (client->flags & NVSHARE_CLIENT_FIXED)
+		add_words(&note, "takes no turns");
+	if (client->flags & NVSHARE_CLIENT_RDMA)
+		add_words(&note, "stays on the card: rdma");
+	if (client->flags & NVSHARE_CLIENT_NO_PROC)
+		add_words(&note, "stays on the card: it sees no /proc (NVSHARE_RDMA=ignore)");
+	if (client->claim.slo_us)
+		add_words(&note, "slo %g ms", (double)client->claim.slo_us / 1000);
+	if (client->claim.compute_limit)
+		add_words(&note, "at most %u %% of the time%s", client->claim.compute_limit,
+			  client->flags & NVSHARE_CLIENT_FIXED ? ": not kept on several GPUs" : "");
+	if (client->flags & NVSHARE_CLIENT_HELD)
+		add_words(&note, "held for others");
+	if (client->n_slo_violations)
+		add_words(&note, "%" PRIu64 " of %" PRIu64 " too late", client->n_slo_violations,
+			  client->n_tasks);
+	if (client->flags & NVSHARE_CLIENT_SLICES_ONLY)
+		add_words(&note, "its bursts hold no others: freezing was too slow");
+	if (client->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE)
+		add_words(&note, "can not be stopped%s%s", failed[0] ? ": " : "", failed);
+	else if (failed[0] && status_is_running(client))
+		add_words(&note, "did not stop: %s", failed);
+	else if (failed[0])
+		add_words(&note, "did not move: %s", failed);
+	if (status_drain_reason(client))
+		add_words(&note, "can not be frozen: %s", status_drain_reason(client));
+	is_wrong = client->why == NVSHARE_WAIT_OUTSIDERS ||
+		   (client->why == NVSHARE_WAIT_STUCK && !lacks_turns(&status->node, client));
+	(void)snprintf(ret_note, VIEW_NOTE_LEN, "%s", note.s);
+	return is_wrong || failed[0];
+}
