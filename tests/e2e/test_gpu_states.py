@@ -58,7 +58,7 @@ def test_a_lost_gpu_is_told_and_comes_back(node):
     inject(node, "xid 79 gpu 1")
     until("it is lost, and why", lambda: state(node, 1) == "lost" and node.gpu(1)["xid"] == 79)
     assert state(node, 0) == "good"
-    assert said(node, "gpu-unrecoverable gpu=1 xid=")
+    assert said(node, "gpu-unrecoverable gpu=1 xid=79: the GPU has fallen off the bus")
     assert "lost, Xid 79: no client gets a turn there" in node.ctl("status").stdout
     inject(node, "recover gpu 1")
     until("it is back", lambda: state(node, 1) == "good")
