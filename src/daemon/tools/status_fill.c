@@ -32,6 +32,7 @@ static uint32_t status_n_gpus(const struct server *server)
 void status_fill_node(const struct server *server, struct nvshare_status_node *ret)
 {
 	const struct sched_config *config = &server->settings.config;
+	struct sched_gpu_config each = sched_gpu_config_of(config);
 
 	*ret = (struct nvshare_status_node){
 		.uptime_ns = server->now_ns - server->started_ns,
@@ -49,7 +50,7 @@ void status_fill_node(const struct server *server, struct nvshare_status_node *r
 		.n_gpus = status_n_gpus(server),
 		.n_clients = server->n_clients,
 		.pid = (uint32_t)getpid(),
-		.credit_round_ms = (uint32_t)(policy_round_ns(config) / CLOCK_NS_PER_MS),
+		.credit_round_ms = (uint32_t)(policy_round_ns(&each) / CLOCK_NS_PER_MS),
 		.version = NVSHARE_VERSION,
 	};
 }
