@@ -5,6 +5,7 @@
 #include "cli/fold.h"
 #include "cli/status.h"
 #include "cli/table.h"
+#include "cli/view_settings.h"
 #include "cli/view_state.h"
 #include "ipc/names.h"
 #include "util/clock.h"
@@ -114,6 +115,8 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 		(void)fprintf(out, "switch time auto (%u x swap time, %s to %s)",
 			      node->switch_multiplier, seconds_text(node->switch_min_ns).s,
 			      seconds_text(node->switch_max_ns).s);
+	if (node->sharing_degree)
+		(void)fprintf(out, ", at most %u programs at once", node->sharing_degree);
 	(void)fprintf(out, ", max runtime %s, reserve %u %%, anti-thrash %s\n",
 		      seconds_text(node->max_runtime_ns).s, node->reserve_percent,
 		      node->anti_thrash ? "on" : "off: nobody takes turns");
@@ -247,6 +250,7 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 		(void)fprintf(out, ", %s in contexts (%s at the most)", size_text(gpu->contexts).s,
 			      size_text(gpu->contexts_max).s);
 	(void)fputc('\n', out);
+	view_settings_print(out, &status->node, gpu);
 	view_state_print(out, status, gpu->index, has_colours);
 	(void)fprintf(out, "  clients   ");
 	print_counts(out, status_count(status, gpu), gpu->running);

@@ -244,7 +244,7 @@ void sched_config_default(struct sched_config *ret_config);
 int sched_config_check(const struct sched_config *config);
 int sched_gpu_config_check(const struct sched_gpu_config *config);
 
-/* What a GPU has where nothing is set for it alone. */
+/* The values of a GPU for which nothing is set alone. */
 struct sched_gpu_config sched_gpu_config_of(const struct sched_config *config);
 
 /* clients: n_clients slots, all free; kept, and used, until the last call. */

@@ -52,6 +52,7 @@ void status_fill_node(const struct server *server, struct nvshare_status_node *r
 		.pid = (uint32_t)getpid(),
 		.credit_round_ms = (uint32_t)(policy_round_ns(&each) / CLOCK_NS_PER_MS),
 		.version = NVSHARE_VERSION,
+		.sharing_degree = config->sharing_degree,
 	};
 }
 
@@ -108,6 +109,13 @@ void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.n_clients = status.n_clients,
 		.outside = server->measure.outsiders.gpus[index].bytes,
 		.n_outsiders = server->measure.outsiders.gpus[index].n,
+		.tq_ns = status.config.tq_ns,
+		.switch_fixed_ns = status.config.switch_fixed_ns,
+		.max_runtime_ns = status.config.max_runtime_ns,
+		.mode = status.config.mode,
+		.switch_mode = status.config.switch_mode,
+		.reserve_percent = status.config.reserve_percent,
+		.sharing_degree = status.config.sharing_degree,
 	};
 	memcpy(ret->uuid, gpu->uuid, sizeof(ret->uuid));
 	memcpy(ret->name, gpu->name, sizeof(ret->name));
