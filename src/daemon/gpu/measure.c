@@ -22,8 +22,10 @@ void measure_tell(struct server *server, uint32_t index)
 		.is_out = gpu->is_out,
 	};
 
-	if (event.is_other)
+	if (event.is_other) {
 		server->metrics_counts[index] = (struct metrics_counts){.n_grants = 0};
+		reconfigure_gpus(server);
+	}
 	gpu->is_told = true;
 	gpu->is_resized = false;
 	log_debug("gpu index=%u total=%llu external=%llu reported=%llu", index,
