@@ -411,6 +411,8 @@ struct nvshare_status_node {
 	uint32_t pid;
 	uint32_t credit_round_ms; /* of a client with the default weight; from older schedulers 0 */
 	char version[16];
+	uint32_t sharing_degree; /* mode auto: so many clients on a GPU at once; 0: any number */
+	uint32_t unused;
 };
 
 struct nvshare_status_gpu {
@@ -463,6 +465,14 @@ struct nvshare_status_gpu {
 	uint32_t n_outsiders; /* processes without nvshare; only some get a STATUS_OUTSIDER */
 	uint32_t unused;
 	char name[NVSHARE_NAME_LEN];
+	/* The values that hold on this GPU: the node's, or its own. */
+	uint64_t tq_ns;
+	uint64_t switch_fixed_ns;
+	uint64_t max_runtime_ns;
+	uint32_t mode;        /* enum nvshare_mode */
+	uint32_t switch_mode; /* enum nvshare_switch_mode */
+	uint32_t reserve_percent;
+	uint32_t sharing_degree;
 };
 
 enum nvshare_state {
@@ -623,7 +633,7 @@ struct nvshare_set {
 	uint32_t client; /* 0: the node */
 };
 
-#define NVSHARE_SETTING_LEN   64
+#define NVSHARE_SETTING_LEN   96
 #define NVSHARE_VALUE_LEN     512
 #define NVSHARE_VALUE_ALL_MAX 4096
 #define NVSHARE_ORIGIN_LEN    256

@@ -51,13 +51,13 @@ static void print_node(FILE *out, const struct status *status)
 	(void)fprintf(
 		out,
 		",\n  \"pid\": %u,\n  \"time\": %.3f,\n  \"uptime_seconds\": %.3f,\n"
-		"  \"mode\": \"%s\",\n  \"policy\": \"%s\",\n  \"anti_thrash\": %s,\n  \"tq_seconds\": %.3f,\n"
+		"  \"mode\": \"%s\",\n  \"sharing_degree\": %u,\n  \"policy\": \"%s\",\n  \"anti_thrash\": %s,\n  \"tq_seconds\": %.3f,\n"
 		"  \"switch_time\": {\"mode\": \"%s\", \"fixed_seconds\": %.3f,"
 		" \"min_seconds\": %.3f, \"max_seconds\": %.3f, \"multiplier\": %u},\n"
 		"  \"credit_round_seconds\": %.3f,\n"
 		"  \"max_runtime_seconds\": %.3f,\n  \"memory_reserve_percent\": %u,\n",
 		node->pid, status->unix_seconds, (double)node->uptime_ns / NS,
-		names_mode[node->mode], names_policy[node->policy],
+		names_mode[node->mode], node->sharing_degree, names_policy[node->policy],
 		node->anti_thrash ? "true" : "false", (double)node->tq_ns / NS,
 		names_switch_mode[node->switch_mode], (double)node->switch_fixed_ns / NS,
 		(double)node->switch_min_ns / NS, (double)node->switch_max_ns / NS,
@@ -86,6 +86,18 @@ static void print_outsiders(FILE *out, const struct status *status,
 		gap = ", ";
 	}
 	(void)fputc(']', out);
+}
+
+/* The values that hold on the GPU: the node's, or its own. */
+static void print_settings(FILE *out, const struct nvshare_status_gpu *gpu)
+{
+	(void)fprintf(out,
+		      ",\n     \"mode\": \"%s\", \"sharing_degree\": %u, \"tq_seconds\": %.3f"
+		      ", \"switch_time\": {\"mode\": \"%s\", \"fixed_seconds\": %.3f}"
+		      ", \"max_runtime_seconds\": %.3f, \"memory_reserve_percent\": %u",
+		      names_mode[gpu->mode], gpu->sharing_degree, (double)gpu->tq_ns / NS,
+		      names_switch_mode[gpu->switch_mode], (double)gpu->switch_fixed_ns / NS,
+		      (double)gpu->max_runtime_ns / NS, gpu->reserve_percent);
 }
 
 /* Throughput of the last ten seconds. */
@@ -191,6 +203,7 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 		      ",\n     \"hints\": %" PRIu64 ", \"hints_missed\": %" PRIu64
 		      ", \"hint_error_seconds\": %.6f",
 		      gpu->n_hints, gpu->n_hints_missed, (double)gpu->hint_error_ns / NS);
+	print_settings(out, gpu);
 	print_rates(out, gpu);
 	if (state)
 		print_state(out, state);

@@ -31,6 +31,8 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 		(void)fprintf(out, "switch time auto (%u x swap time, %s to %s)",
 			      node->switch_multiplier, view_seconds(node->switch_min_ns).s,
 			      view_seconds(node->switch_max_ns).s);
+	if (node->sharing_degree)
+		(void)fprintf(out, ", at most %u programs at once", node->sharing_degree);
 	(void)fprintf(out, ", max runtime %s, reserve %u %%, anti-thrash %s\n",
 		      view_seconds(node->max_runtime_ns).s, node->reserve_percent,
 		      node->anti_thrash ? "on" : "off: nobody takes turns");

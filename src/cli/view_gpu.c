@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/status.h"
 #include "cli/view_private.h"
+#include "cli/view_settings.h"
 
 #include "util/clock.h"
 
@@ -135,6 +136,7 @@ void view_gpu_print(FILE *out, const struct status *status, const struct nvshare
 		(void)fprintf(out, ", %s in contexts (%s at the most)", view_size(gpu->contexts).s,
 			      view_size(gpu->contexts_max).s);
 	(void)fputc('\n', out);
+	view_settings_print(out, &status->node, gpu);
 	view_state_print(out, status, gpu->index, has_colours);
 	(void)fprintf(out, "  clients   ");
 	print_counts(out, status_count(status, gpu), gpu->running);

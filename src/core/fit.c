@@ -190,9 +190,35 @@ void fit_update_target(struct sched *sched, uint32_t client)
 	fit_change(sched, client);
 }
 
-bool fit_exclusive(const struct sched *sched)
+uint32_t fit_degree(const struct sched *sched, uint32_t gpu)
 {
-	return sched->config.anti_thrash && sched->config.mode != SCHED_MODE_AUTO;
+	const struct sched_gpu_config *config = &sched->gpus[gpu].config;
+
+	if (!sched->config.anti_thrash)
+		return UINT32_MAX;
+	if (config->mode != SCHED_MODE_AUTO)
+		return 1;
+	return config->sharing_degree ? config->sharing_degree : UINT32_MAX;
+}
+
+bool fit_exclusive(const struct sched *sched, uint32_t gpu)
+{
+	return fit_degree(sched, gpu) == 1;
+}
+
+/* So many of n others are too many beside client. */
+static uint32_t fit_too_many(const struct sched *sched, uint32_t client, uint32_t n)
+{
+	uint32_t degree = fit_degree(sched, sched->clients[client].gpu);
+
+	return n < degree ? 0 : n - degree + 1;
+}
+
+uint32_t fit_n_crowded(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	return fit_too_many(sched, client, gpu_of(sched, client)->sums.n_on - c->counted.n_on);
 }
 
 bool fit_never(const struct sched *sched, uint32_t client)
@@ -216,12 +242,9 @@ static bool fits_without(const struct sched *sched, uint32_t client, uint64_t fr
 
 bool fit_beside(const struct sched *sched, uint32_t client)
 {
-	const struct sched_sums *own = &sched->clients[client].counted;
-	const struct sched_gpu *g = gpu_of(sched, client);
-
 	if (!can_be_whole(sched, client))
 		return false;
-	if (fit_exclusive(sched) && g->sums.n_on - own->n_on > 0)
+	if (fit_n_crowded(sched, client) > 0)
 		return false;
 	return fits_without(sched, client, 0);
 }
@@ -234,7 +257,7 @@ bool fit_by_switch(const struct sched *sched, uint32_t client)
 
 	if (!can_be_whole(sched, client))
 		return false;
-	if (fit_exclusive(sched) && g->sums.n_fast - own->n_fast > 0)
+	if (fit_too_many(sched, client, g->sums.n_fast - own->n_fast) > 0)
 		return false;
 	if (sched->config.anti_thrash)
 		freed += g->sums.running - own->running;
@@ -248,7 +271,7 @@ bool fit_ever(const struct sched *sched, uint32_t client)
 
 	if (!can_be_whole(sched, client))
 		return false;
-	if (fit_exclusive(sched) && sums->n_never - own->n_never > 0)
+	if (fit_too_many(sched, client, sums->n_never - own->n_never) > 0)
 		return false;
 	return fits_without(sched, client,
 			    sums->blocked - own->blocked + sums->running - own->running +

@@ -74,8 +74,15 @@ enum sched_place fit_place(const struct sched_client *client);
 /* Takes over a report, kept to what can be true of a card of this size. */
 void fit_set_memory(struct sched *sched, uint32_t client, const struct sched_memory *memory);
 
-/* One at a time: serial and concurrent, unless anti-thrashing is off. */
-bool fit_exclusive(const struct sched *sched);
+/*
+ * So many clients may be on the GPU at once: one in serial and concurrent, in auto the sharing
+ * degree. UINT32_MAX: any number, as where anti-thrashing is off.
+ */
+uint32_t fit_degree(const struct sched *sched, uint32_t gpu);
+/* One at a time. */
+bool fit_exclusive(const struct sched *sched, uint32_t gpu);
+/* So many of the others have to leave the GPU before client is on it, for want of places. */
+uint32_t fit_n_crowded(const struct sched *sched, uint32_t client);
 /* Its wanted bytes can never be had, even with all the others out. */
 bool fit_never(const struct sched *sched, uint32_t client);
 /* It may come now: beside those that run, with evictions from stopped clients at the most. */

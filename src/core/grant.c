@@ -105,16 +105,19 @@ bool grant_is_whole(const struct sched_client *c)
 }
 
 /*
- * Two with a grant would be one too many, even while the first one stops. A GPU that is out gives
+ * No more have a grant than may be on the GPU, even while some of them stop. While more have been
+ * chosen than that, the place that is free belongs to one who came before. A GPU that is out gives
  * no grants.
  */
 static bool grant_is_barred(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (sched->gpus[c->gpu].is_out)
-		return true;
-	return fit_exclusive(sched) && sched->gpus[c->gpu].sums.n_holding > c->counted.n_holding;
+	const struct sched_gpu *g = &sched->gpus[c->gpu];
+	uint32_t degree = fit_degree(sched, c->gpu);
+
+	return g->is_out || g->sums.n_on > degree ||
+	       g->sums.n_holding - c->counted.n_holding >= degree;
 }
 
 bool grant_restored_part(struct sched *sched, uint32_t client)

@@ -52,7 +52,7 @@ void notice_tell(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t 
 	uint64_t due_ms;
 
 	/* Not 0, which says that nobody waits; unknown is a turn of the longest kind. */
-	due_ms = due_ns == SCHED_NO_DEADLINE ? sched->config.max_runtime_ns / 1000000
+	due_ms = due_ns == SCHED_NO_DEADLINE ? sched->gpus[c->gpu].config.max_runtime_ns / 1000000
 		 : due_ns <= sched->now_ns   ? 0
 					     : (due_ns - sched->now_ns) / 1000000;
 	forecast_forget(sched, client);

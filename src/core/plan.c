@@ -13,8 +13,12 @@
 
 #define ANYBODY UINT64_MAX /* as a time by which turns began */
 
-/* The next place to look for victims after place; SCHED_PLACE_NONE: no more. */
-static enum sched_place plan_next_place(const struct sched *sched, enum sched_place place)
+/*
+ * The next place to look for victims after place; SCHED_PLACE_NONE: no more. is_crowded: more are
+ * on the GPU than may be.
+ */
+static enum sched_place plan_next_place(const struct sched *sched, enum sched_place place,
+					bool is_crowded)
 {
 	if (place == SCHED_PLACE_NONE)
 		return SCHED_PLACE_BLOCKED;
@@ -23,20 +27,20 @@ static enum sched_place plan_next_place(const struct sched *sched, enum sched_pl
 	if (place >= SCHED_PLACE_RUNNING_LOW && place < SCHED_PLACE_RUNNING_CRITICAL)
 		return place + 1;
 	/* Its memory is no help, but it is not its turn. */
-	if (place == SCHED_PLACE_RUNNING_CRITICAL && fit_exclusive(sched))
+	if (place == SCHED_PLACE_RUNNING_CRITICAL && is_crowded)
 		return SCHED_PLACE_BARE;
 	return SCHED_PLACE_NONE;
 }
 
 struct plan {
 	uint32_t head;
-	bool is_all;       /* everybody must stop, whatever is missing */
-	bool is_rough;     /* not every victim was looked at */
-	uint64_t missing;  /* bytes of load still too much */
-	uint64_t out;      /* bytes to move */
-	uint64_t turn_ns;  /* a usual turn */
-	uint64_t due_ns;   /* the victims' turns are over */
-	uint64_t ready_ns; /* all have had something of theirs */
+	uint32_t n_crowded; /* so many must still stop, whatever is missing */
+	bool is_rough;      /* not every victim was looked at */
+	uint64_t missing;   /* bytes of load still too much */
+	uint64_t out;       /* bytes to move */
+	uint64_t turn_ns;   /* a usual turn */
+	uint64_t due_ns;    /* the victims' turns are over */
+	uint64_t ready_ns;  /* all have had something of theirs */
 };
 
 /* The part of a turn that nobody can take from a victim in this place. */
@@ -66,7 +70,8 @@ static void plan_place(struct sched *sched, struct plan *plan, enum sched_place 
 	const struct list *list = &sched->gpus[sched->clients[plan->head].gpu].place[place];
 	uint32_t n = 0;
 
-	for (uint32_t i = list->first; i != SCHED_NONE && (plan->missing > 0 || plan->is_all);
+	for (uint32_t i = list->first;
+	     i != SCHED_NONE && (plan->missing > 0 || plan->n_crowded > 0);
 	     i = sched->clients[i].link[SCHED_LINK_PLACE].next) {
 		const struct sched_client *victim = &sched->clients[i];
 
@@ -75,11 +80,12 @@ static void plan_place(struct sched *sched, struct plan *plan, enum sched_place 
 		if (prepare && act_has_room(sched))
 			notice_tell(sched, i, plan->out, sched->clients[plan->head].ready_ns);
 		plan->missing -= u64_min(plan->missing, fit_pageable(victim));
+		plan->n_crowded -= plan->n_crowded > 0;
 		/* So many: assume that the youngest turn is among them. */
 		if (++n == LINE_LOOK_AHEAD) {
 			i = list->last;
 			plan->missing = 0;
-			plan->is_all = false;
+			plan->n_crowded = 0;
 			plan->is_rough = true;
 		}
 		plan_turn(sched, plan, place, i);
@@ -92,7 +98,7 @@ static struct plan plan_victims(struct sched *sched, uint32_t head, bool prepare
 	const struct sched_client *c = &sched->clients[head];
 	struct plan plan = {
 		.head = head,
-		.is_all = fit_exclusive(sched),
+		.n_crowded = fit_n_crowded(sched, head),
 		.missing = fit_missing(sched, head),
 		.out = fit_to_evict(sched, c->gpu, head),
 		.due_ns = sched->now_ns,
@@ -100,8 +106,8 @@ static struct plan plan_victims(struct sched *sched, uint32_t head, bool prepare
 	};
 
 	plan.turn_ns = quantum_turn(sched, c->gpu, plan.out + c->memory.swapped);
-	for (enum sched_place place = plan_next_place(sched, SCHED_PLACE_NONE);
-	     place != SCHED_PLACE_NONE; place = plan_next_place(sched, place))
+	for (enum sched_place place = plan_next_place(sched, SCHED_PLACE_NONE, false);
+	     place != SCHED_PLACE_NONE; place = plan_next_place(sched, place, plan.n_crowded > 0))
 		plan_place(sched, &plan, place, prepare);
 	return plan;
 }
@@ -209,9 +215,10 @@ static uint64_t plan_ends_blocked(const struct sched *sched, const struct sched_
 uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
+	bool is_crowded = g->sums.n_on > fit_degree(sched, gpu);
 
-	for (enum sched_place place = plan_next_place(sched, SCHED_PLACE_NONE);
-	     place != SCHED_PLACE_NONE; place = plan_next_place(sched, place)) {
+	for (enum sched_place place = plan_next_place(sched, SCHED_PLACE_NONE, is_crowded);
+	     place != SCHED_PLACE_NONE; place = plan_next_place(sched, place, is_crowded)) {
 		uint32_t victim = g->place[place].first;
 		uint64_t ends_ns = ANYBODY;
 

@@ -204,7 +204,8 @@ enum sched_wait queue_why(const struct sched *sched, uint32_t client)
 	if (c->due_ns <= sched->now_ns && !fit_by_switch(sched, client) &&
 	    sched->gpus[c->gpu].coming.n == 0)
 		return SCHED_WAIT_STUCK;
-	return fit_exclusive(sched) ? SCHED_WAIT_TURN : SCHED_WAIT_MEMORY;
+	return fit_exclusive(sched, c->gpu) || fit_n_crowded(sched, client) > 0 ? SCHED_WAIT_TURN
+										: SCHED_WAIT_MEMORY;
 }
 
 void queue_tell(struct sched *sched, uint32_t client)

@@ -13,7 +13,8 @@
 
 uint64_t reserve_bytes(const struct sched *sched, uint32_t gpu)
 {
-	uint64_t total = sched->gpus[gpu].total, part = 100 - sched->config.reserve_percent;
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t total = g->total, part = 100 - g->config.reserve_percent;
 
 	return total - (total / 100 * part + total % 100 * part / 100);
 }

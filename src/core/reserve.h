@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-/* All of it: config.reserve_percent of the card, rounded up. */
+/* All of it: the GPU's reserve_percent of the card, rounded up. */
 uint64_t reserve_bytes(const struct sched *sched, uint32_t gpu);
 
 /* The most that pinned bytes and the lead take of it together. */

@@ -35,6 +35,7 @@ void sched_config_default(struct sched_config *ret_config)
 		.policy = SCHED_POLICY_PRIORITY,
 		.anti_thrash = true,
 		.fair_users = true,
+		.sharing_degree = 0,
 		.switch_multiplier = 5,
 		.reserve_percent = 5,
 		.tq_ns = 30 * SECOND_NS,
@@ -51,19 +52,41 @@ void sched_config_default(struct sched_config *ret_config)
 	};
 }
 
+struct sched_gpu_config sched_gpu_config_of(const struct sched_config *config)
+{
+	return (struct sched_gpu_config){
+		.mode = config->mode,
+		.switch_mode = config->switch_mode,
+		.sharing_degree = config->sharing_degree,
+		.reserve_percent = config->reserve_percent,
+		.tq_ns = config->tq_ns,
+		.switch_fixed_ns = config->switch_fixed_ns,
+		.max_runtime_ns = config->max_runtime_ns,
+	};
+}
+
+int sched_gpu_config_check(const struct sched_gpu_config *config)
+{
+	bool is_good = u64_is_within(config->mode, SCHED_MODE_AUTO, SCHED_MODE_CONCURRENT) &&
+		       u64_is_within(config->switch_mode, SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED) &&
+		       u64_is_within(config->sharing_degree, 0, SCHED_DEGREE_MAX) &&
+		       u64_is_within(config->reserve_percent, 0, 50) &&
+		       u64_is_within(config->tq_ns, MS_NS, DAY_NS) &&
+		       u64_is_within(config->switch_fixed_ns, MS_NS, DAY_NS) &&
+		       u64_is_within(config->max_runtime_ns, 10 * SECOND_NS, DAY_NS);
+
+	return is_good ? 0 : SCHED_E_CONFIG;
+}
+
 int sched_config_check(const struct sched_config *config)
 {
+	struct sched_gpu_config each = sched_gpu_config_of(config);
 	bool is_good =
-		u64_is_within(config->mode, SCHED_MODE_AUTO, SCHED_MODE_CONCURRENT) &&
-		u64_is_within(config->switch_mode, SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED) &&
+		sched_gpu_config_check(&each) == 0 &&
 		u64_is_within(config->policy, SCHED_POLICY_PRIORITY, SCHED_POLICY_DEADLINE) &&
 		u64_is_within(config->switch_multiplier, 1, 1000) &&
-		u64_is_within(config->reserve_percent, 0, 50) &&
-		u64_is_within(config->tq_ns, MS_NS, DAY_NS) &&
-		u64_is_within(config->switch_fixed_ns, MS_NS, DAY_NS) &&
 		u64_is_within(config->switch_min_ns, MS_NS, DAY_NS) &&
 		u64_is_within(config->switch_max_ns, config->switch_min_ns, DAY_NS) &&
-		u64_is_within(config->max_runtime_ns, 10 * SECOND_NS, DAY_NS) &&
 		u64_is_within(config->wait_bound_ns, SECOND_NS, DAY_NS) &&
 		u64_is_within(config->prepare_ns, 0, DAY_NS) &&
 		u64_is_within(config->answer_ns, MS_NS, DAY_NS) &&
@@ -119,6 +142,7 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 		g->ranked = SCHED_NONE;
 		g->oldest = SCHED_NONE;
 		g->wake_ns = SCHED_NO_DEADLINE;
+		g->config = sched_gpu_config_of(config);
 		list_init(&g->queue);
 		list_init(&g->coming);
 		list_init(&g->told);
@@ -151,8 +175,52 @@ static int on_gpu(struct sched *sched, const struct sched_event *event)
 	return 0;
 }
 
+static struct sched_gpu_config event_gpu_config(const struct sched_event *event, uint32_t gpu)
+{
+	return event->gpu_configs ? event->gpu_configs[gpu] : sched_gpu_config_of(event->config);
+}
+
+static int event_config_check(const struct sched_event *event)
+{
+	int r = sched_config_check(event->config);
+
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX && !r && event->gpu_configs; i++)
+		r = sched_gpu_config_check(&event->gpu_configs[i]);
+	return r;
+}
+
+static void sched_set_config(struct sched *sched, const struct sched_event *event)
+{
+	sched->config = *event->config;
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+		sched->gpus[i].config = event_gpu_config(event, i);
+		sched->gpus[i].is_dirty = sched->gpus[i].is_known;
+	}
+}
+
+/* The event changes who stands before whom, somewhere. */
+static bool event_reorders(const struct sched *sched, const struct sched_event *event)
+{
+	const struct sched_config *old = &sched->config, *new = event->config;
+
+	if (new->policy != old->policy || new->anti_thrash != old->anti_thrash ||
+	    new->fair_users != old->fair_users)
+		return true;
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+		const struct sched_gpu_config *was = &sched->gpus[i].config;
+		struct sched_gpu_config is = event_gpu_config(event, i);
+
+		if (is.mode != was->mode || is.sharing_degree != was->sharing_degree)
+			return true;
+		if (new->policy == SCHED_POLICY_CREDIT &&
+		    policy_round_ns(&is) != policy_round_ns(was))
+			return true;
+	}
+	return false;
+}
+
 /* Another order: all are taken out of the old one, and ranked anew in the other. */
-static void sched_reorder(struct sched *sched, const struct sched_config *config)
+static void sched_reorder(struct sched *sched, const struct sched_event *event)
 {
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		if (sched->clients[i].state == SCHED_CLIENT_FREE)
@@ -161,7 +229,7 @@ static void sched_reorder(struct sched *sched, const struct sched_config *config
 		policy_awake(sched, i, false);
 		owner_leave(sched, i);
 	}
-	sched->config = *config;
+	sched_set_config(sched, event);
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		if (sched->clients[i].state != SCHED_CLIENT_FREE)
 			owner_join(sched, i);
@@ -177,19 +245,14 @@ static void sched_reorder(struct sched *sched, const struct sched_config *config
 
 static int on_config(struct sched *sched, const struct sched_event *event)
 {
-	const struct sched_config *old = &sched->config, *new = event->config;
-	int r;
+	int r = event_config_check(event);
 
-	r = sched_config_check(event->config);
 	if (r)
 		return r;
-	if (new->policy != old->policy || new->mode != old->mode ||
-	    new->anti_thrash != old->anti_thrash || new->fair_users != old->fair_users ||
-	    (new->policy == SCHED_POLICY_CREDIT &&policy_round_ns(new) != policy_round_ns(old)))
-		sched_reorder(sched, new);
-	sched->config = *new;
-	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++)
-		sched->gpus[i].is_dirty = sched->gpus[i].is_known;
+	if (event_reorders(sched, event))
+		sched_reorder(sched, event);
+	else
+		sched_set_config(sched, event);
 	return 0;
 }
 
@@ -207,7 +270,7 @@ static bool can_join_fixed(const struct sched *sched, const struct sched_event *
 
 	if (event->running)
 		return true;
-	if (fit_exclusive(sched) && g->n_clients > 0)
+	if (g->n_clients >= fit_degree(sched, event->gpu))
 		return false;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
 		if (parts[i] > usable || bytes + parts[i] > usable)

@@ -55,6 +55,7 @@ enum sched_priority {
 #define SCHED_WEIGHT_DEFAULT 100
 #define SCHED_WEIGHT_MAX     10000
 #define SCHED_SLO_NS_MAX     3600000000000ull /* an hour */
+#define SCHED_DEGREE_MAX     100000
 
 /* The part of the GPU's time that a client claims, cut to what it may. */
 struct sched_claim {
@@ -70,6 +71,8 @@ struct sched_config {
 	enum sched_policy policy;
 	bool anti_thrash;           /* false: nobody is stopped for a turn (nvsharectl -S off) */
 	bool fair_users;            /* turns go by owners first; default true */
+	uint32_t sharing_degree;    /* mode auto: so many clients on a GPU at once, to
+				     * SCHED_DEGREE_MAX; 0, the default: any number */
 	uint32_t switch_multiplier; /* auto: swap time * this; default 5 */
 	uint32_t reserve_percent;   /* of each card, 0..50; default 5 */
 	uint64_t tq_ns;             /* quantum of concurrent; default 30 s */
@@ -85,6 +88,17 @@ struct sched_config {
 	uint64_t heartbeat_ns;      /* asked so often; default 10 s */
 	uint64_t heartbeat_limit_ns; /* silence after which a client counts as hung; default 30 s */
 	uint64_t retry_ns;           /* after a stop that failed; default 10 s */
+};
+
+/* The part of it that each GPU may have for itself; mode to max_runtime_ns as above. */
+struct sched_gpu_config {
+	enum sched_mode mode;
+	enum sched_switch_mode switch_mode;
+	uint32_t sharing_degree;
+	uint32_t reserve_percent;
+	uint64_t tq_ns;
+	uint64_t switch_fixed_ns;
+	uint64_t max_runtime_ns;
 };
 
 /* A client's memory as the core knows it, bytes (struct nvshare_mem, summed). */
@@ -110,7 +124,7 @@ enum sched_client_state {
 enum sched_event_type {
 	SCHED_EVENT_GPU,    /* gpu, bytes = total (to 16 TiB), external, link_bandwidth, is_other,
 			     * is_out: first, and on change */
-	SCHED_EVENT_CONFIG, /* config */
+	SCHED_EVENT_CONFIG, /* config, gpu_configs */
 	SCHED_EVENT_JOIN,   /* client, gpu, owner, running, fixed, memory, budget, claim, doubted */
 	SCHED_EVENT_LEAVE,  /* client: its process or connection is gone, with its memory */
 	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
@@ -156,6 +170,8 @@ struct sched_event {
 	struct sched_claim claim;
 	bool is_out; /* GPU: it has an error; nobody gets a new grant there, or is stopped */
 	const struct sched_config *config;
+	const struct sched_gpu_config *gpu_configs; /* SCHED_GPUS_MAX of them, known or not; NULL:
+						     * all as config has it */
 };
 
 enum sched_action_type {
@@ -226,6 +242,10 @@ void sched_config_default(struct sched_config *ret_config);
 
 /* Returns 0, or SCHED_E_CONFIG if a value is out of its range. */
 int sched_config_check(const struct sched_config *config);
+int sched_gpu_config_check(const struct sched_gpu_config *config);
+
+/* The values of a GPU for which nothing is set alone. */
+struct sched_gpu_config sched_gpu_config_of(const struct sched_config *config);
 
 /* clients: n_clients slots, all free; kept, and used, until the last call. */
 void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_clients,
@@ -254,6 +274,7 @@ struct sched_gpu_status {
 	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
 	uint32_t n_running, n_waiting, n_clients;
+	struct sched_gpu_config config;
 };
 
 struct sched_client_status {

@@ -246,6 +246,7 @@ struct sched_gpu {
 	uint64_t still_ns; /* since when no memory moved, and nobody was busy, let in or refused */
 	uint64_t n_tickets;
 	uint32_t n_clients;
+	struct sched_gpu_config config;
 	struct sched_sums sums;
 	struct list place[SCHED_PLACE_COUNT_];
 	struct list queue, coming; /* SCHED_LINK_LINE; queue: by rank, fronts first */

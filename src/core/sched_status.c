@@ -31,6 +31,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.n_running = g->sums.n_holding,
 		.n_waiting = g->queue.n,
 		.n_clients = g->n_clients,
+		.config = g->config,
 	};
 	if (g->head != SCHED_NONE)
 		ret->next_switch_ns = sched->clients[g->head].ready_ns;

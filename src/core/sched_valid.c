@@ -229,7 +229,7 @@ static void check_policy(const struct sched *sched, uint32_t client)
 	       c->node[SCHED_NODE_AGE].key == policy_waits_ns(sched, client));
 	assert(c->line == SCHED_LINE_QUEUE || (c->tree.n == 0 && !c->is_front));
 	assert(!c->is_resident || c->level == SCHED_PRIORITY_CRITICAL);
-	assert(!c->is_resident || !fit_exclusive(sched));
+	assert(!c->is_resident || !fit_exclusive(sched, c->gpu));
 }
 
 struct counts {

@@ -119,7 +119,7 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 	struct sched_gpu *g = &sched->gpus[gpu];
 	uint32_t last = last_without_budget(sched, gpu);
 	uint64_t bytes = last == SCHED_NONE ? 0 : fit_to_evict(sched, gpu, SCHED_NONE);
-	bool is_crowded = fit_exclusive(sched) && g->sums.n_on > 1;
+	bool is_crowded = g->sums.n_on > fit_degree(sched, gpu);
 
 	/* Its memory stays until somebody needs the room. */
 	if (g->place[SCHED_PLACE_PAUSED].first != SCHED_NONE) {

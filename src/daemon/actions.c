@@ -128,12 +128,10 @@ static void actions_give_budget(struct server *server, struct peer *peer, uint64
 static uint64_t actions_second_max(const struct server *server, struct peer *peer)
 {
 	const struct gpu *gpu = &server->gpus.at[peer->gpu];
-	uint64_t reserve = gpu->total / 100 * server->settings.config.reserve_percent;
+	const struct per_gpu_limits *own = &server->reconfigure.gpus[peer->gpu];
+	uint64_t reserve = gpu->total / 100 * own->config.reserve_percent;
 	struct sched_gpu_status status;
-	struct gpu_limits limits = {
-		.bytes = server->settings.context_bytes_max,
-		.n = server->settings.n_contexts_max,
-	};
+	struct gpu_limits limits = {.bytes = own->context_bytes_max, .n = own->n_contexts_max};
 
 	sched_gpu_status(&server->sched, peer->gpu, &status);
 	limits.reserve = reserve > status.spare ? reserve - status.spare : 0;

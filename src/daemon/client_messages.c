@@ -152,7 +152,7 @@ static void client_on_register(struct server *server, struct peer *peer,
 	answer.claim = peer->claim;
 	peer->context_told = hearsay_context(server, peer);
 	answer.context_bytes = peer->context_told;
-	answer.reserve_percent = server->settings.config.reserve_percent;
+	answer.reserve_percent = server->reconfigure.gpus[peer->gpu].config.reserve_percent;
 	answer.flags = NVSHARE_REGISTERED_WATCH;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);

@@ -244,6 +244,7 @@ int server_init(struct server *server, const struct settings *settings)
 	if (grace_is_on(server))
 		gpus_await_clients(&server->gpus);
 	measure_tell_new(server);
+	reconfigure_note_gpus(server);
 	states_open(server);
 	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
 		 server->gpus.n);

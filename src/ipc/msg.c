@@ -16,8 +16,8 @@ _Static_assert(sizeof(struct nvshare_drop_lock) == 64, "drop_lock");
 _Static_assert(sizeof(struct nvshare_lock_released) == 184, "lock_released");
 _Static_assert(sizeof(struct nvshare_mem_update) == 168, "mem_update");
 _Static_assert(sizeof(struct nvshare_wait_for_mem) == 16, "wait_for_mem");
-_Static_assert(sizeof(struct nvshare_status_node) == 104, "status_node");
-_Static_assert(sizeof(struct nvshare_status_gpu) == 416, "status_gpu");
+_Static_assert(sizeof(struct nvshare_status_node) == 112, "status_node");
+_Static_assert(sizeof(struct nvshare_status_gpu) == 456, "status_gpu");
 _Static_assert(sizeof(struct nvshare_get_status) == 8, "get_status");
 _Static_assert(sizeof(struct nvshare_status_state) == 72, "status_state");
 _Static_assert(sizeof(struct nvshare_gpu_state) == 8, "gpu_state");
@@ -30,9 +30,9 @@ _Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
 _Static_assert(sizeof(struct nvshare_host_memory) == 16, "host_memory");
 _Static_assert(sizeof(struct nvshare_handover) == 8, "handover");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
-_Static_assert(sizeof(struct nvshare_set_text) == 584, "set_text");
+_Static_assert(sizeof(struct nvshare_set_text) == 616, "set_text");
 _Static_assert(sizeof(struct nvshare_get_config) == 8, "get_config");
-_Static_assert(sizeof(struct nvshare_config) == 848, "config");
+_Static_assert(sizeof(struct nvshare_config) == 880, "config");
 _Static_assert(sizeof(struct nvshare_get_trace) == 16, "get_trace");
 _Static_assert(sizeof(struct nvshare_trace_entry) == 32, "trace_entry");
 _Static_assert(sizeof(struct nvshare_trace) == 992, "trace");
@@ -231,6 +231,10 @@ static int check_ranges(const struct msg *msg)
 		is_good = msg->body.status_node.mode < NVSHARE_MODE_COUNT &&
 			  msg->body.status_node.switch_mode < NVSHARE_SWITCH_COUNT &&
 			  msg->body.status_node.policy < NVSHARE_POLICY_COUNT;
+		break;
+	case NVSHARE_MSG_STATUS_GPU:
+		is_good = msg->body.status_gpu.mode < NVSHARE_MODE_COUNT &&
+			  msg->body.status_gpu.switch_mode < NVSHARE_SWITCH_COUNT;
 		break;
 	case NVSHARE_MSG_STATUS_CLIENT:
 		is_good = client_in_range(&msg->body.status_client);

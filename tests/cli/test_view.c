@@ -30,6 +30,9 @@ static struct nvshare_status_gpu gpu = {
 	.n_running = 1,
 	.n_waiting = 1,
 	.n_clients = 2,
+	.tq_ns = 30 * SEC,
+	.max_runtime_ns = 300 * SEC,
+	.reserve_percent = 5,
 	.name = "NVIDIA H200",
 };
 
@@ -611,6 +614,37 @@ static void hints_are_shown_where_there_were_some(void **state)
 	gpu = saved_gpu;
 }
 
+static void what_a_gpu_has_for_itself_is_shown(void **state)
+{
+	struct nvshare_status_gpu saved_gpu = gpu;
+	struct nvshare_status_node saved_node = status.node;
+	char *text = view(false);
+
+	(void)state;
+	assert_null(strstr(text, "settings"));
+	free(text);
+	json_has("\"mode\": \"auto\", \"sharing_degree\": 0, \"tq_seconds\": 30.000");
+	gpu.mode = NVSHARE_MODE_CONCURRENT;
+	gpu.tq_ns = SEC / 2;
+	gpu.max_runtime_ns = 60 * SEC;
+	gpu.reserve_percent = 0;
+	view_has("  settings  mode concurrent, quantum 0.5 s, max runtime 60 s, reserve 0 %\n");
+	gpu = saved_gpu;
+	gpu.sharing_degree = 2;
+	gpu.switch_mode = NVSHARE_SWITCH_FIXED;
+	gpu.switch_fixed_ns = 7 * SEC;
+	view_has("  settings  at most 2 programs at once, switch time 7 s\n");
+	json_has("\"switch_time\": {\"mode\": \"fixed\", \"fixed_seconds\": 7.000}");
+	status.node.sharing_degree = 2;
+	status.node.switch_mode = NVSHARE_SWITCH_FIXED;
+	view_has("switch time 0 s, at most 2 programs at once, max runtime 300 s");
+	gpu.switch_mode = NVSHARE_SWITCH_AUTO;
+	gpu.sharing_degree = 0;
+	view_has("  settings  any number of programs at once, switch time auto\n");
+	gpu = saved_gpu;
+	status.node = saved_node;
+}
+
 static void energy_is_shown_where_it_is_known(void **state)
 {
 	static const struct {
@@ -711,6 +745,7 @@ int main(void)
 		cmocka_unit_test(the_view_says_what_the_bus_is_thought_to_reach),
 		cmocka_unit_test(how_the_time_is_shared_is_shown_where_it_is),
 		cmocka_unit_test(hints_are_shown_where_there_were_some),
+		cmocka_unit_test(what_a_gpu_has_for_itself_is_shown),
 		cmocka_unit_test(energy_is_shown_where_it_is_known),
 		cmocka_unit_test(the_view_says_who_runs_and_why_others_wait),
 		cmocka_unit_test(pinned_means_the_same_in_text_and_json),

@@ -59,9 +59,9 @@ static void the_table(void **state)
 		const struct row *row = &rows[i];
 
 		rig_init(&rig);
-		rig.sched.config.mode = row->mode;
-		rig.sched.config.switch_mode = row->switch_mode;
-		rig.sched.config.tq_ns = 45 * S;
+		rig.sched.gpus[0].config.mode = row->mode;
+		rig.sched.gpus[0].config.switch_mode = row->switch_mode;
+		rig.sched.gpus[0].config.tq_ns = 45 * S;
 		rig.sched.gpus[0].bandwidth = row->bandwidth * GIB;
 		rig.sched.gpus[0].link_bandwidth = row->link * GIB;
 		rig.sched.gpus[0].sums.holder_bytes = row->running * GIB;
@@ -74,9 +74,9 @@ static void the_longest_run_bounds_every_turn(void **state)
 {
 	(void)state;
 	rig_init(&rig);
-	rig.sched.config.max_runtime_ns = 12 * S;
-	rig.sched.config.tq_ns = 100 * S;
-	rig.sched.config.mode = SCHED_MODE_CONCURRENT;
+	rig.sched.gpus[0].config.max_runtime_ns = 12 * S;
+	rig.sched.gpus[0].config.tq_ns = 100 * S;
+	rig.sched.gpus[0].config.mode = SCHED_MODE_CONCURRENT;
 	assert_int_equal(quantum_turn(&rig.sched, 0, GIB), 12 * S);
 }
 

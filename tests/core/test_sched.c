@@ -470,6 +470,7 @@ static void configuration_ranges(void **state)
 	BAD(mode, (enum sched_mode)3);
 	BAD(switch_mode, (enum sched_switch_mode)2);
 	BAD(policy, SCHED_POLICY_COUNT_);
+	BAD(sharing_degree, SCHED_DEGREE_MAX + 1);
 	BAD(switch_multiplier, 0);
 	BAD(switch_multiplier, 1001);
 	BAD(reserve_percent, 51);

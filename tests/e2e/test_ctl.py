@@ -94,9 +94,13 @@ def test_ctl_trusts_no_word_of_a_scheduler(tmp_path):
     listener.listen()
 
     def shown(name, *texts):
-        """A packet with nothing but these texts at its end."""
+        """A packet with nothing but these texts, which are its last ones."""
         form = wire.FORMATS[name]
-        return wire.packet(name, *form.unpack(bytes(form.size))[:-len(texts)], *texts)
+        values = list(form.unpack(bytes(form.size)))
+        places = [i for i, value in enumerate(values) if isinstance(value, bytes)]
+        for i, text in zip(places[-len(texts):], texts):
+            values[i] = text
+        return wire.packet(name, *values)
 
     def answer():
         sock = listener.accept()[0]

@@ -231,6 +231,8 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(REGISTERED, registered, result, NVSHARE_REGISTER_VERSION),
 		RANGE(STATUS_NODE, status_node, mode, NVSHARE_MODE_COUNT - 1),
 		RANGE(STATUS_NODE, status_node, switch_mode, NVSHARE_SWITCH_COUNT - 1),
+		RANGE(STATUS_GPU, status_gpu, mode, NVSHARE_MODE_COUNT - 1),
+		RANGE(STATUS_GPU, status_gpu, switch_mode, NVSHARE_SWITCH_COUNT - 1),
 		RANGE(STATUS_CLIENT, status_client, state, NVSHARE_CLIENT_STATE_COUNT - 1),
 		RANGE(STATUS_CLIENT, status_client, why, NVSHARE_WAIT_COUNT - 1),
 		RANGE(STATUS_CLIENT, status_client, backend, NVSHARE_BACKEND_MANAGED),

@@ -417,7 +417,8 @@ struct run {
 	enum sched_mode mode;
 	enum sched_policy policy;
 	uint32_t n_faults;
-	uint32_t reserve_percent;     /* of a card that is so much larger */
+	uint32_t reserve_percent; /* of a card that is so much larger */
+	uint32_t sharing_degree;
 	uint64_t prepare_ns;          /* 0: nothing comes in before others are to stop */
 	enum sched_priority first;    /* the first client's class; the others are low */
 	uint32_t weight[WORLD_PROCS]; /* 0: the default */
@@ -433,6 +434,7 @@ static void configure(struct sched_config *config, const struct run *run)
 	config->mode = run->mode;
 	config->policy = run->policy;
 	config->reserve_percent = run->reserve_percent;
+	config->sharing_degree = run->sharing_degree;
 	config->switch_mode = SCHED_SWITCH_FIXED;
 	config->switch_fixed_ns = 10 * S;
 	config->wait_bound_ns = 60 * S;
@@ -506,6 +508,10 @@ int main(int argc, char **argv)
 		 .is_full = true},
 		{.name = "serial", .mode = SCHED_MODE_SERIAL},
 		{.name = "serial, one fault", .mode = SCHED_MODE_SERIAL, .n_faults = 1},
+		{.name = "two at once, one fault", .sharing_degree = 2, .n_faults = 1},
+		{.name = "two at once, one is critical",
+		 .sharing_degree = 2,
+		 .first = SCHED_PRIORITY_CRITICAL},
 		{.name = "one is high, one fault", .n_faults = 1, .first = SCHED_PRIORITY_HIGH},
 		{.name = "one is critical, one fault",
 		 .n_faults = 1,

@@ -110,7 +110,6 @@ static void restart(struct sim *sim)
 static void change_config(struct sim *sim)
 {
 	struct sched_config *config = &sim->world.config;
-	struct sched_event event = {.type = SCHED_EVENT_CONFIG, .config = config};
 
 	config->mode = (enum sched_mode)prng_below(&sim->seed, 3);
 	config->anti_thrash = !sim_one_in(sim, 5);
@@ -119,7 +118,7 @@ static void change_config(struct sim *sim)
 	config->policy = (enum sched_policy)prng_below(&sim->seed, SCHED_POLICY_COUNT_);
 	config->fair_users = !sim_one_in(sim, 4);
 	sim->world.may_overlap = true;
-	assert(world_step(&sim->world, &event) == 0);
+	world_configure(&sim->world);
 }
 
 static void on_fault(struct sim *sim)
@@ -361,6 +360,21 @@ static void configure(struct sim *sim, uint64_t *ret_total)
 	sim->world.config = config;
 }
 
+/* In half of the runs each card has values of its own. Draws of their own keep old seeds' runs. */
+static void configure_cards(struct world *world, uint64_t seed)
+{
+	uint64_t draws = seed ^ 0x9e3779b97f4a7c15ull;
+
+	world->has_own = prng_below(&draws, 2) == 0;
+	for (uint32_t g = 0; g < WORLD_GPUS; g++) {
+		world->own[g] = sched_gpu_config_of(&world->config);
+		world->own[g].mode = (enum sched_mode)prng_below(&draws, 3);
+		world->own[g].sharing_degree = (uint32_t)prng_below(&draws, 5);
+		world->own[g].reserve_percent = (uint32_t)prng_below(&draws, 11);
+	}
+	world_configure(world);
+}
+
 struct result {
 	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_progress, n_parts, n_ahead,
 		n_told, n_spawned, wait_max_ns, end_ns;
@@ -420,6 +434,7 @@ static struct result run(uint64_t seed, int faults)
 	configure(&sim, total);
 	config = sim.world.config;
 	world_init(&sim.world, &config, total);
+	configure_cards(&sim.world, seed);
 	sim.world.has_users = sim.n_owners > 1;
 	sim.world.on_up = on_up;
 	sim.world.on_down = on_down;

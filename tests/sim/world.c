@@ -90,9 +90,8 @@ void world_check(const struct world *world)
 			 */
 			assert(may_have[g] <= fit_room(&world->sched, g));
 		}
-		if (world->is_strict && !world->may_overlap && world->config.anti_thrash &&
-		    world->config.mode != SCHED_MODE_AUTO)
-			assert(n_open[g] <= 1);
+		if (world->is_strict && !world->may_overlap)
+			assert(n_open[g] <= fit_degree(&world->sched, g));
 	}
 }
 
@@ -288,6 +287,18 @@ void world_init(struct world *world, const struct sched_config *config, const ui
 	}
 }
 
+void world_configure(struct world *world)
+{
+	struct sched_gpu_config configs[SCHED_GPUS_MAX];
+	struct sched_event event = {.type = SCHED_EVENT_CONFIG, .config = &world->config};
+
+	for (uint32_t g = 0; g < SCHED_GPUS_MAX; g++)
+		configs[g] = g < WORLD_GPUS ? world->own[g] : sched_gpu_config_of(&world->config);
+	if (world->has_own)
+		event.gpu_configs = configs;
+	assert(world_step(world, &event) == 0);
+}
+
 void world_restart(struct world *world)
 {
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
@@ -300,4 +311,5 @@ void world_restart(struct world *world)
 	sched_init(&world->sched, world->clients, WORLD_PROCS, &world->config);
 	for (uint32_t g = 0; g < WORLD_GPUS; g++)
 		world_tell_external(world, g);
+	world_configure(world);
 }

@@ -77,6 +77,8 @@ struct world {
 	struct sched sched;
 	struct sched_client clients[WORLD_PROCS];
 	struct sched_config config;
+	struct sched_gpu_config own[WORLD_GPUS]; /* of each card, if has_own */
+	bool has_own;
 	struct world_proc procs[WORLD_PROCS];
 	uint64_t total[WORLD_GPUS];
 	uint64_t external[WORLD_GPUS]; /* as the scheduler was told last */
@@ -130,6 +132,9 @@ void world_refresh_external(struct world *world, uint32_t gpu);
 void world_gone(struct world *world, uint32_t p);
 
 void world_init(struct world *world, const struct sched_config *config, const uint64_t *total);
+
+/* The scheduler hears of the configuration, and of the cards' own. */
+void world_configure(struct world *world);
 
 /* A new scheduler; all connections have ended. */
 void world_restart(struct world *world);

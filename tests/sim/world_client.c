@@ -440,7 +440,8 @@ static void world_make_second(struct world *world, uint32_t p)
 		if (world->procs[q].is_alive && world->procs[q].gpu == proc->gpu)
 			taken += world->procs[q].second;
 	}
-	if (proc->second == 0 && taken <= total / 100 * world->config.reserve_percent)
+	if (proc->second == 0 &&
+	    taken <= total / 100 * world->sched.gpus[proc->gpu].config.reserve_percent)
 		proc->second = bytes;
 }
 

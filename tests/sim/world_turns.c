@@ -33,11 +33,12 @@ void world_look(const struct world *world, const struct sched_event *event,
 }
 
 /* The shortest that a turn can be, however many wait. */
-static uint64_t world_turn_min(const struct sched_config *config)
+static uint64_t world_turn_min(const struct sched *sched, uint32_t gpu)
 {
+	const struct sched_gpu_config *config = &sched->gpus[gpu].config;
 	uint64_t turn = config->mode == SCHED_MODE_CONCURRENT       ? config->tq_ns
 			: config->switch_mode == SCHED_SWITCH_FIXED ? config->switch_fixed_ns
-								    : config->switch_min_ns;
+								    : sched->config.switch_min_ns;
 	const uint64_t second = 1000000000;
 
 	return turn < second ? turn : second;
@@ -74,7 +75,7 @@ static bool world_has_free(const struct world *world, uint32_t gpu,
 void world_check_stop(struct world *world, uint32_t p, const struct world_before *before)
 {
 	const struct sched_client *c = &world->clients[p];
-	uint64_t had_ns = world->now - c->turn_ns, least_ns = world_turn_min(&world->sched.config);
+	uint64_t had_ns = world->now - c->turn_ns, least_ns = world_turn_min(&world->sched, c->gpu);
 
 	if (c->is_paused)
 		return;
@@ -85,10 +86,10 @@ void world_check_stop(struct world *world, uint32_t p, const struct world_before
 		return;
 	}
 	/*
-	 * Only one may run, and more have until now: by another mode, without a scheduler, or
+	 * Only so many may run, and more have until now: by another mode, without a scheduler, or
 	 * because one was hung, or did not stop.
 	 */
-	if (fit_exclusive(&world->sched) && before->n_on[c->gpu] > 1)
+	if (before->n_on[c->gpu] > fit_degree(&world->sched, c->gpu))
 		return;
 	/* It comes back with more than there is room for now. */
 	if (before->joining == p)

@@ -40,7 +40,7 @@ static void client_set_level(const struct sched *sched, struct sched_client *c)
 
 	c->level = is_critical || policy_of(sched)->has_levels ? c->claim.priority
 							       : SCHED_PRIORITY_NORMAL;
-	c->is_resident = is_critical && !fit_exclusive(sched);
+	c->is_resident = is_critical && !fit_exclusive(sched, c->gpu);
 }
 
 void policy_join(struct sched *sched, uint32_t client)

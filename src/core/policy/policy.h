@@ -54,7 +54,7 @@ struct policy {
 extern const struct policy policy_priority, policy_fair, policy_credit, policy_deadline;
 
 /* Policy credit: the length of a round for a client of the default weight. */
-uint64_t policy_round_ns(const struct sched_config *config);
+uint64_t policy_round_ns(const struct sched_gpu_config *config);
 
 /* A slot's first look at its claim, before anything else. */
 void policy_join(struct sched *sched, uint32_t client);

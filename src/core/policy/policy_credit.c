@@ -23,7 +23,7 @@
  * An administrator who sets the switch time wants turns of that length, so a round is as long. In
  * mode concurrent the switch time does not count.
  */
-uint64_t policy_round_ns(const struct sched_config *config)
+uint64_t policy_round_ns(const struct sched_gpu_config *config)
 {
 	bool is_set =
 		config->switch_mode == SCHED_SWITCH_FIXED && config->mode != SCHED_MODE_CONCURRENT;
@@ -34,8 +34,8 @@ uint64_t policy_round_ns(const struct sched_config *config)
 /* The time that the client gets in n rounds. */
 static int64_t credit_of(const struct sched *sched, const struct sched_client *c, uint64_t n)
 {
-	uint64_t round_ns =
-		policy_round_ns(&sched->config) / SCHED_WEIGHT_DEFAULT * c->claim.weight;
+	uint64_t round_ns = policy_round_ns(&sched->gpus[c->gpu].config) / SCHED_WEIGHT_DEFAULT *
+			    c->claim.weight;
 
 	return n < FOREVER_NS / round_ns ? (int64_t)(n * round_ns) : FOREVER_NS;
 }

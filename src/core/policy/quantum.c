@@ -40,26 +40,26 @@ uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 
 uint64_t quantum_most(const struct sched *sched, uint32_t gpu)
 {
-	const struct sched_config *config = &sched->config;
 	const struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t most_ns = g->config.max_runtime_ns;
 	/* Many clients of one owner must not make the turns of others short. */
 	uint64_t n_waiting = g->n_owners > 1 ? owner_n_waiting(sched, gpu) : g->queue.n;
 
 	if (n_waiting == 0)
-		return config->max_runtime_ns;
-	return u64_min(config->max_runtime_ns,
-		       u64_max(config->wait_bound_ns / n_waiting, SECOND_NS));
+		return most_ns;
+	return u64_min(most_ns, u64_max(sched->config.wait_bound_ns / n_waiting, SECOND_NS));
 }
 
 uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 {
 	const struct sched_config *config = &sched->config;
+	const struct sched_gpu_config *own = &sched->gpus[gpu].config;
 	uint64_t turn;
 
-	if (config->mode == SCHED_MODE_CONCURRENT) {
-		turn = config->tq_ns;
-	} else if (config->switch_mode == SCHED_SWITCH_FIXED) {
-		turn = config->switch_fixed_ns;
+	if (own->mode == SCHED_MODE_CONCURRENT) {
+		turn = own->tq_ns;
+	} else if (own->switch_mode == SCHED_SWITCH_FIXED) {
+		turn = own->switch_fixed_ns;
 	} else {
 		turn = quantum_scale(quantum_swap(sched, gpu, bytes), config->switch_multiplier, 1);
 		turn = u64_min(u64_max(turn, config->switch_min_ns), config->switch_max_ns);

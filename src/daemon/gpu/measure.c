@@ -25,6 +25,7 @@ void measure_tell(struct server *server, uint32_t index)
 	if (event.is_other) {
 		server->metrics_counts[index] = (struct metrics_counts){.n_grants = 0};
 		shares_other_gpu(server, index);
+		reconfigure_gpus(server);
 	}
 	gpu->is_told = true;
 	gpu->is_resized = false;

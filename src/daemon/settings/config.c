@@ -68,6 +68,8 @@ void config_take(struct settings *settings, const char *name, const struct confi
 				     entry->key);
 		else if (setting)
 			config_take_setting(settings, setting, name, file, i, report);
+		else if (!strcmp(entry->key, PER_GPU_SECTION))
+			per_gpu_take(settings, name, file, i, report);
 		else if (config_keys_is_section(entry->key))
 			config_keys_take(settings, name, file, i, 1 + config_file_below(file, i),
 					 report);

@@ -5,8 +5,8 @@
 /*
  * Settings from files: nvshare.yaml, then the files *.yaml of the folder nvshare.yaml.d in the
  * order of their bytes, then what tools have saved (config_save.h). A key is a setting's name at
- * the top level, or one of config_keys.h. A list stands for the texts of its elements with commas,
- * and a mapping for `key=value`.
+ * the top level, `per_gpu` (per_gpu.h), or one of config_keys.h. A list stands for the texts of its
+ * elements with commas, and a mapping for `key=value`.
  *
  * Threading: none; it blocks as reading files does.
  */

@@ -19,10 +19,17 @@ struct reconfigure {
 	struct settings next;   /* what is to be applied */
 	struct settings wanted; /* what the sources say */
 	struct settings_report report;
+	struct per_gpu_limits gpus[SCHED_GPUS_MAX]; /* as the core has them; by index */
 };
 
 /* Makes settings the node's. False: the core refuses them, and nothing has changed. */
 bool reconfigure_apply(struct server *server, const struct settings *settings);
+
+/* An index stands for another GPU than before: the core hears of the limits that it has now. */
+void reconfigure_gpus(struct server *server);
+
+/* Logs which sections of GPUs wait for their GPU, or lose to another section of the same one. */
+void reconfigure_note_gpus(const struct server *server);
 
 /*
  * Reads all sources again, as at the start, and applies them. Changes by tools end. Logs each

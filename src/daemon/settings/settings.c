@@ -175,6 +175,8 @@ int settings_check(const struct settings *settings, char ret_text[SETTINGS_TEXT_
 		text = "NVSHARE_HINT_MARGIN_US is above NVSHARE_HINT_MAX_MS";
 	else if (share->prepare_ns > share->hint_ns)
 		text = "NVSHARE_HINT_MIN_PREPARE_US is above NVSHARE_HINT_MAX_MS";
+	else
+		text = per_gpu_check(settings);
 	if (!text)
 		return 0;
 	(void)snprintf(ret_text, SETTINGS_TEXT_LEN, "%s", text);

@@ -18,6 +18,7 @@
 #include "daemon/http/http_address.h"
 #include "daemon/http/http_host.h"
 #include "daemon/peers/rights.h"
+#include "daemon/settings/per_gpu.h"
 #include "util/log.h"
 #include "util/setting.h"
 
@@ -41,6 +42,7 @@ struct settings {
 	struct timeshare_config share;
 	struct rights rights;
 	struct sizes sizes;
+	struct per_gpu per_gpu;
 	enum log_level log_level;
 	uint64_t context_bytes_max;    /* on each GPU, of all contexts; 0: no limit */
 	uint32_t n_contexts_max;       /* the same */

@@ -155,6 +155,7 @@ void settings_print_config(FILE *out, const struct settings *settings)
 		(void)fprintf(out, "%*s # %s\n", n < 44 ? 44 - n : 0, "",
 			      settings_origin(setting, settings));
 	}
+	per_gpu_print_config(out, &settings->per_gpu);
 }
 
 /* "--quantum-sec" of NVSHARE_QUANTUM_SEC. */

@@ -226,6 +226,8 @@ const struct setting settings_table[] = {
 
 	WORD("NVSHARE_SCHEDULING_MODE", config.mode, enum sched_mode, names_mode,
 	     "auto: side by side when all fit, else in turns", .key = "mode"),
+	ROW("NVSHARE_SHARING_DEGREE", NUMBER, config.sharing_degree, uint32_t, 0, SCHED_DEGREE_MAX,
+	    "mode auto: the most programs on a GPU at once, others take turns; 0: any number"),
 	WORD("NVSHARE_POLICY", config.policy, enum sched_policy, names_policy,
 	     "whose turn is next: by class and then fair; by weighted GPU time; by rounds of"
 	     " 10 s for a weight of 100, however short the switch time; by slack",

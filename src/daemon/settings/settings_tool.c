@@ -215,27 +215,35 @@ void settings_tool_reload(struct server *server, struct peer *tool, uint32_t seq
 void settings_tool_show(struct server *server, struct peer *tool, uint32_t seq,
 			const struct nvshare_get_config *get)
 {
-	uint32_t row = get->row;
-	struct nvshare_config config = {.row = row, .n_rows = (uint32_t)settings_table_len};
+	uint32_t row = get->row, n_rows = (uint32_t)settings_table_len;
+	const struct per_gpu *gpus = &server->settings.per_gpu;
+	struct nvshare_config config = {.row = row, .n_rows = n_rows + gpus->n};
 	char name[SETTING_TEXT_LEN], value[SETTINGS_VALUE_LEN];
+	const char *origin;
 
-	if (row >= settings_table_len) {
+	if (row >= config.n_rows) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "there is no setting %u",
 			     row);
 		return;
 	}
-	settings_name(&settings_table[row], name);
-	settings_print(&settings_table[row], &server->settings, value);
+	if (row < n_rows) {
+		settings_name(&settings_table[row], name);
+		settings_print(&settings_table[row], &server->settings, value);
+		origin = settings_origin(&settings_table[row], &server->settings);
+		config.is_fixed = settings_table[row].is_fixed;
+	} else {
+		per_gpu_print_name(&gpus->at[row - n_rows], name, sizeof(name));
+		per_gpu_print(&gpus->at[row - n_rows], value, sizeof(value));
+		origin = gpus->at[row - n_rows].origin;
+	}
 	text_sanitize(value);
-	config.is_fixed = settings_table[row].is_fixed;
 	config.value_len = (uint32_t)strlen(value);
 	(void)snprintf(config.name, sizeof(config.name), "%.*s", (int)sizeof(config.name) - 1,
 		       name);
 	if (get->value_at < config.value_len)
 		(void)snprintf(config.value, sizeof(config.value), "%.*s",
 			       (int)sizeof(config.value) - 1, value + get->value_at);
-	(void)snprintf(config.origin, sizeof(config.origin), "%s",
-		       settings_origin(&settings_table[row], &server->settings));
+	(void)snprintf(config.origin, sizeof(config.origin), "%s", origin);
 	text_sanitize(config.origin);
 	server_send_body(server, tool, NVSHARE_MSG_CONFIG, seq, &config);
 }

@@ -32,6 +32,7 @@ static uint32_t status_n_gpus(const struct server *server)
 void status_fill_node(const struct server *server, struct nvshare_status_node *ret)
 {
 	const struct sched_config *config = &server->settings.config;
+	struct sched_gpu_config each = sched_gpu_config_of(config);
 
 	*ret = (struct nvshare_status_node){
 		.uptime_ns = server->now_ns - server->started_ns,
@@ -49,8 +50,9 @@ void status_fill_node(const struct server *server, struct nvshare_status_node *r
 		.n_gpus = status_n_gpus(server),
 		.n_clients = server->n_clients,
 		.pid = (uint32_t)getpid(),
-		.credit_round_ms = (uint32_t)(policy_round_ns(config) / CLOCK_NS_PER_MS),
+		.credit_round_ms = (uint32_t)(policy_round_ns(&each) / CLOCK_NS_PER_MS),
 		.version = NVSHARE_VERSION,
+		.sharing_degree = config->sharing_degree,
 	};
 }
 
@@ -114,6 +116,13 @@ void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.recent_be_gpu_ns = recent[RECENT_BE_GPU],
 		.outside = server->measure.outsiders.gpus[index].bytes,
 		.n_outsiders = server->measure.outsiders.gpus[index].n,
+		.tq_ns = status.config.tq_ns,
+		.switch_fixed_ns = status.config.switch_fixed_ns,
+		.max_runtime_ns = status.config.max_runtime_ns,
+		.mode = status.config.mode,
+		.switch_mode = status.config.switch_mode,
+		.reserve_percent = status.config.reserve_percent,
+		.sharing_degree = status.config.sharing_degree,
 	};
 	memcpy(ret->uuid, gpu->uuid, sizeof(ret->uuid));
 	memcpy(ret->name, gpu->name, sizeof(ret->name));
