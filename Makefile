@@ -455,6 +455,7 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.fish $(DESTDIR)$(FISHDIR)/nvsharectl.fish
 	for f in nvshare-alerts.yaml nvshare-dashboard.json; do \
 	    $(INSTALL) -D -m 644 src/monitoring/$$f $(DESTDIR)$(DATADIR)/$$f || exit 1; done
+	$(INSTALL) -D -m 644 src/service/nvshare.yaml $(DESTDIR)$(DATADIR)/nvshare.yaml
 	$(INSTALL) -d $(DESTDIR)$(PKGCONFIGDIR)
 	$(call fill_in,include/nvshare.pc,$(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc)
 	$(INSTALL) -D -m 644 src/service/nvshare-scheduler.socket $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket
