@@ -338,7 +338,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-e2e-slow check-prometheus
+.PHONY: check-preload check-e2e check-api check-service check-operator check-e2e-slow check-prometheus
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -349,6 +349,8 @@ check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/cpp
 check-service: all apps ## the units, and the scheduler under their rights
 	$(PYTEST) tests/service
+check-operator: all apps ## a new user's way through the documents, from the sources (needs root)
+	$(PYTEST) -m 'not slow' tests/operator
 check-e2e-slow: all apps
 	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
 check-prometheus: all ## a real Prometheus with the dashboard's queries and the alerts
@@ -426,7 +428,7 @@ check-lint:
 	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem --suppress='*:/usr/include/*' --include=/usr/include/utlist.h \
 	    -D__x86_64__ '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
-	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
+	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained tests/operator/systemctl) .ci/run
 
 .PHONY: install uninstall check-install deb check-deb check-aarch64 print-version clean help
 # Fills in the folders of FILE.in, as the file named second.
@@ -478,8 +480,8 @@ check-install: all apps ## installs into an empty folder, and runs the demo's jo
 # A package is a build of its own, with Debian's flags.
 deb: ## Debian packages, in build/deb
 	scripts/deb $(VERSION) $(BUILD)/deb
-check-deb: deb ## lintian, and a clean Debian 12 with and without the packages (needs root and a mirror)
-	scripts/check-deb $(BUILD)/deb
+check-deb: deb all apps ## lintian, and a new user's way with packages in a clean Debian 12 (needs root and a mirror)
+	NVSHARE_BUILD=$(abspath $(B)) scripts/check-deb $(BUILD)/deb
 check-aarch64: ## cross compiles the library and the core's tests, which run under qemu-user
 	scripts/check-aarch64 $(BUILD)/aarch64
 

@@ -188,6 +188,8 @@ class Manager:
         units = [unit if "." in unit else f"{unit}.service" for unit in units]
         if verb == "daemon-reload":
             return 0, ""
+        if any(unit.split(".")[0] != NAME for unit in units):
+            return 1, "this stand-in does not know the unit"
         if missing := [unit for unit in units if not unit_file(unit)]:
             return 5, f"Unit {missing[0]} could not be found."
         if verb in ("is-active", "is-enabled", "status"):

@@ -23,7 +23,6 @@ GPU_STATE = "/var/lib/simulated-gpu"
 SCRIPTS = {
     "an-editor": '#!/bin/sh\ncat /tmp/edited >"$1"\n',
     "journalctl": "#!/bin/sh\ncat /run/manager/journal\n",
-    "systemctl": (HERE / "systemctl").read_text(),
 }
 # A program as README names it. It uses the GPU until a file is there.
 PROGRAM = """import os
@@ -78,6 +77,10 @@ def lay_out(root, tree):
         path = root / "usr/local/bin" / name
         path.write_text(text)
         path.chmod(0o755)
+    # Packages that bring systemctl(1) get another name for theirs.
+    divert = ["dpkg-divert", "--quiet", "--local", "--rename", "--divert", "/bin/systemctl.real", "--add", "/bin/systemctl"]
+    subprocess.run(["chroot", root, *divert], check=True)
+    shutil.copy(HERE / "systemctl", root / "bin/systemctl")
     (root / "etc/sudoers.d/ada").write_text(f'{USER} ALL=(ALL) NOPASSWD: ALL\nDefaults env_keep += "NVSHARE_SIM_*"\n')
     (root / "etc/apt/apt.conf.d").mkdir(parents=True, exist_ok=True)
     (root / "etc/apt/apt.conf.d/00yes").write_text('APT::Get::Assume-Yes "true";\n')

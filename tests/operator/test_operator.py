@@ -29,7 +29,7 @@ RELOAD = "sudo systemctl reload nvshare-scheduler"
 RESTART = "sudo systemctl restart nvshare-scheduler"
 LIBRARY = "/usr/lib/x86_64-linux-gnu/nvshare/libnvshare.so"
 PACKAGED = ["./scripts/setup deb && make deb", "sudo apt install ./build/deb/*nvshare_*.deb",
-            "sudo apt remove nvshare libnvshare python3-nvshare", "sudo apt purge nvshare libnvshare python3-nvshare"]
+            "sudo apt remove nvshare libnvshare python3-nvshare", "sudo apt purge nvshare"]
 FROM_SOURCES = [
     "make && sudo make install",
     "sudo systemd-sysusers && sudo systemd-tmpfiles --create nvshare.conf && sudo systemctl daemon-reload",
@@ -102,7 +102,7 @@ class Path:
         self.do(RELOAD)
         assert re.search(rf"^policy +fair +{SETTINGS}:{n}$", self.do("nvsharectl config"), re.MULTILINE)
         self.do("sudo nvsharectl set --save quantum_sec 20")
-        more = "policy: fair\npriority_max: critical\nalert_command: /usr/local/bin/nvshare-alert\n"
+        more = "policy: fair\npoll_interval_ms: 100\npriority_max: critical\nalert_command: /usr/local/bin/nvshare-alert\n"
         self.machine.edit(EDIT, before + more)
         (script,) = [text for text in blocks(section(SCHEDULER_PAGE, "ALERTS"), "text") if text.startswith("#!")]
         self.machine.write("/usr/local/bin/nvshare-alert", script + "\n")
@@ -145,7 +145,7 @@ class Path:
         self.machine.inject("recover gpu 1")
         until("the user sees that, too", lambda: "gpu_back" in events())
         said = self.do("journalctl -u nvshare-scheduler")
-        assert "gpu-unrecoverable gpu=1 xid=79" in said and "gpu-back gpu=1" in said
+        assert "gpu-unrecoverable gpu=1" in said and "gpu-back gpu=1" in said
 
     def finish(self, outputs):
         self.machine.run(f"touch {HOME}/enough")
