@@ -430,7 +430,7 @@ check-lint:
 	    -D__x86_64__ '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
 	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained tests/operator/systemctl) .ci/run
 
-.PHONY: install uninstall check-install deb check-deb check-aarch64 print-version clean help
+.PHONY: install uninstall check-install deb check-deb check-aarch64 check-aarch64-library print-version clean help
 # Fills in the folders of FILE.in, as the file named second.
 fill_in = sed 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; \
     s|@VERSION@|$(VERSION)|' $(1).in >$(2)
@@ -482,8 +482,10 @@ deb: ## Debian packages, in build/deb
 	scripts/deb $(VERSION) $(BUILD)/deb
 check-deb: deb all apps ## lintian, and a new user's way with packages in a clean Debian 12 (needs root and a mirror)
 	NVSHARE_BUILD=$(abspath $(B)) scripts/check-deb $(BUILD)/deb
-check-aarch64: ## cross compiles the library and the core's tests, which run under qemu-user
+check-aarch64: ## cross compiles the library, and unit tests that run under qemu-user (needs a mirror)
 	scripts/check-aarch64 $(BUILD)/aarch64
+check-aarch64-library: ## cross compiles the library
+	scripts/check-aarch64 $(BUILD)/aarch64 library
 
 print-version:
 	@echo $(VERSION)
