@@ -3,8 +3,8 @@
 
 usage: unshare --mount --net --pid --ipc --fork python3 manager.py ROOT LOWER [TREE]
 
-root_files.py makes ROOT, an empty folder, from the files of LOWER, and puts TREE into the user's home. Of a unit the keys that are read below count, and no others: there is no
-sandbox, no watchdog, and nothing that ends is started again.
+root_files.py makes ROOT, an empty folder, from the files of LOWER, and puts TREE into the user's home. Of a unit the
+keys that are read below count, and no others: there is no sandbox, no watchdog, and nothing that ends is started again.
 """
 
 import ctypes
@@ -211,11 +211,17 @@ class Manager:
         return (0, "") if verb in known else (1, f"this stand-in does not know {verb}")
 
     def tell(self, verb, unit, options):
-        is_on = self.is_enabled(unit) if verb == "is-enabled" else self.is_active(unit)
-        word = {True: "enabled", False: "disabled"}[is_on] if verb == "is-enabled" else {True: "active", False: "inactive"}[is_on]
+        if verb == "is-enabled":
+            is_on = self.is_enabled(unit)
+            text = "enabled" if is_on else "disabled"
+        else:
+            is_on = self.is_active(unit)
+            text = "active" if is_on else "inactive"
         if verb == "status":
-            word = f"{unit}\n     Active: {word}{' (running)' if is_on else ' (dead)'}\n   Main PID: {self.pid}\n     Status: \"{self.status}\""
-        return (0 if is_on else 3), "" if "--quiet" in options else word
+            lines = [unit, f"     Active: {text} ({'running' if is_on else 'dead'})", f"   Main PID: {self.pid}",
+                     f'     Status: "{self.status}"']
+            text = "\n".join(lines)
+        return (0 if is_on else 3), "" if "--quiet" in options else text
 
     def serve(self):
         while True:
