@@ -338,7 +338,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-e2e-slow check-prometheus
+.PHONY: check-preload check-e2e check-api check-service check-operator check-e2e-slow check-prometheus
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -349,6 +349,8 @@ check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/cpp
 check-service: all apps ## the units, and the scheduler under their rights
 	$(PYTEST) tests/service
+check-operator: all apps ## a new user's way through the documents, from the sources (needs root)
+	$(PYTEST) -m 'not slow' tests/operator
 check-e2e-slow: all apps
 	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
 check-prometheus: all ## a real Prometheus with the dashboard's queries and the alerts
@@ -426,9 +428,9 @@ check-lint:
 	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem --suppress='*:/usr/include/*' --include=/usr/include/utlist.h \
 	    -D__x86_64__ '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
-	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained) .ci/run
+	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained tests/operator/systemctl) .ci/run
 
-.PHONY: install uninstall check-install deb check-deb check-aarch64 print-version clean help
+.PHONY: install uninstall check-install deb check-deb check-aarch64 check-aarch64-library print-version clean help
 # Fills in the folders of FILE.in, as the file named second.
 fill_in = sed 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; \
     s|@VERSION@|$(VERSION)|' $(1).in >$(2)
@@ -455,6 +457,7 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.fish $(DESTDIR)$(FISHDIR)/nvsharectl.fish
 	for f in nvshare-alerts.yaml nvshare-dashboard.json; do \
 	    $(INSTALL) -D -m 644 src/monitoring/$$f $(DESTDIR)$(DATADIR)/$$f || exit 1; done
+	$(INSTALL) -D -m 644 src/service/nvshare.yaml $(DESTDIR)$(DATADIR)/nvshare.yaml
 	$(INSTALL) -d $(DESTDIR)$(PKGCONFIGDIR)
 	$(call fill_in,include/nvshare.pc,$(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc)
 	$(INSTALL) -D -m 644 src/service/nvshare-scheduler.socket $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket
@@ -477,10 +480,12 @@ check-install: all apps ## installs into an empty folder, and runs the demo's jo
 # A package is a build of its own, with Debian's flags.
 deb: ## Debian packages, in build/deb
 	scripts/deb $(VERSION) $(BUILD)/deb
-check-deb: deb ## lintian, and a clean Debian 12 with and without the packages (needs root and a mirror)
-	scripts/check-deb $(BUILD)/deb
-check-aarch64: ## cross compiles the library and the core's tests, which run under qemu-user
+check-deb: deb all apps ## lintian, and a new user's way with packages in a clean Debian 12 (needs root and a mirror)
+	NVSHARE_BUILD=$(abspath $(B)) scripts/check-deb $(BUILD)/deb
+check-aarch64: ## cross compiles the library, and unit tests that run under qemu-user (needs a mirror)
 	scripts/check-aarch64 $(BUILD)/aarch64
+check-aarch64-library: ## cross compiles the library
+	scripts/check-aarch64 $(BUILD)/aarch64 library
 
 print-version:
 	@echo $(VERSION)

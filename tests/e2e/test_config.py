@@ -129,6 +129,18 @@ def test_what_is_printed_is_a_file_that_sets_the_same(tmp_path):
     assert before["quantum_sec"] == ("7", "--quantum-sec") and before["policy"] == ("fair", "NVSHARE_POLICY")
 
 
+def test_the_installed_file_shows_built_in_values(tmp_path):
+    text = (ROOT / "src" / "service" / "nvshare.yaml").read_text()
+    shown_lines = re.findall(r"^#(\w+): (.*)$", text, re.M)
+    path = write(tmp_path / "nvshare.yaml", re.sub(r"^#(?=\w+: )", "", text, flags=re.M))
+    built_in = printed(end(tmp_path, "--print-config").stdout)
+    found = printed(end(tmp_path, "--print-config", NVSHARE_CONFIG=str(path)).stdout)
+    assert len(shown_lines) > 4
+    for name, value in shown_lines:
+        assert found[name][0] == built_in[name][0] == value
+        assert found[name][1].startswith(str(path))
+
+
 def test_every_error_is_said_with_file_line_and_what_is_allowed(tmp_path):
     path = write(tmp_path / "nvshare.yaml", "# settings\nquantum_sec: 0\nquantum: 5\nscheduler:\n  gpu: 1\n")
     (tmp_path / "nvshare.yaml.d").mkdir()

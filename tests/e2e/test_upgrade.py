@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from conftest import MIB, PATIENCE, Program, until  # noqa: E402
 
 N_PROGRAMS = 100
-SIZE = 4 * MIB
+SIZE = 2 * MIB
 
 # Descriptor 3 is the socket, and LISTEN_PID the process that becomes the scheduler.
 START = """
@@ -101,8 +101,12 @@ def test_a_hundred_programs_outlive_stops_upgrades_and_crashes(node):
     node.env.update(NVSHARE_SIM_MEMORY="1GiB", NVSHARE_SIM_CONTEXT="512KiB")
     with contextlib.closing(Manager(node)) as manager:
         manager.start()
-        programs = [node.app("oversub", "--size", SIZE, "--buffers", 2, "--passes", 1, "--think", 50, "--seed", i,
-                             "--until", node.flag("enough"), name=f"p{i}") for i in range(N_PROGRAMS)]
+        programs = []
+        for i in range(N_PROGRAMS):
+            programs.append(node.app("oversub", "--size", SIZE, "--buffers", 1, "--passes", 1, "--think", 200, "--seed", i,
+                                     "--until", node.flag("enough"), name=f"p{i}"))
+            if i == 0:  # the scheduler learns of it how large a context is
+                until("the first has its memory", lambda: have_all_memory(node, programs))
         until("all have their memory", lambda: have_all_memory(node, programs))
         for end in (manager.stop, manager.upgrade, manager.crash, manager.upgrade, manager.crash):
             end()
