@@ -81,6 +81,17 @@ static void a_switch_that_is_not_planned_is_null(void **state)
 	assert_status_has("\"next_switch_s\":1.500");
 }
 
+static void a_gpu_that_is_out_is_told_from_a_warm_one(void **state)
+{
+	(void)state;
+	metrics->n_gpus = 1;
+	metrics->gpus[0].celsius = 61;
+	metrics->gpus[0].watts = (double)NAN;
+	assert_status_has("\"celsius\":61.000,\"watts\":null,\"is_out\":false}");
+	metrics->gpus[0].is_out = true;
+	assert_status_has("\"is_out\":true}");
+}
+
 /* Entry i is of client i. */
 static void fill(uint32_t n)
 {
@@ -158,6 +169,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_paused_client_is_told_from_an_idle_one, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_switch_that_is_not_planned_is_null, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_gpu_that_is_out_is_told_from_a_warm_one, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(an_answer_begins_where_it_is_asked_to, set_up,
 						tear_down),

@@ -140,7 +140,7 @@ class Path:
         until("both GPUs are good", lambda: [gpu["state"] for gpu in self.status()["gpus"]] == ["good"] * 2)
         self.machine.inject("xid 79 gpu 1")
         until("the user sees it", lambda: "gpu_unrecoverable" in events())
-        assert "lost, Xid 79: no client gets a turn there" in self.machine.run("nvsharectl status")
+        until("the status says why", lambda: "lost, Xid 79: no client gets a turn" in self.machine.run("nvsharectl status"))
         until("the alert command has run", lambda: "nvshare-alert: error gpu_unrecoverable: GPU 1" in self.machine.journal())
         self.machine.inject("recover gpu 1")
         until("the user sees that, too", lambda: "gpu_back" in events())

@@ -40,6 +40,11 @@ static void print_number(FILE *out, const char *key, double value)
 		(void)fprintf(out, ",\"%s\":%.3f", key, value);
 }
 
+static const char *truth(bool is_true)
+{
+	return is_true ? "true" : "false";
+}
+
 static void print_gpu(FILE *out, const struct metrics_gpu *gpu)
 {
 	const struct nvshare_status_gpu *status = &gpu->status;
@@ -55,12 +60,9 @@ static void print_gpu(FILE *out, const struct metrics_gpu *gpu)
 		      status->moved_in);
 	print_number(out, "busy", gpu->busy_ratio);
 	print_number(out, "next_switch_s", gpu->next_switch_seconds);
-	(void)fputc('}', out);
-}
-
-static const char *truth(bool is_true)
-{
-	return is_true ? "true" : "false";
+	print_number(out, "celsius", gpu->celsius);
+	print_number(out, "watts", gpu->watts);
+	(void)fprintf(out, ",\"is_out\":%s}", truth(gpu->is_out));
 }
 
 static void print_client(FILE *out, const struct metrics_client *client)
