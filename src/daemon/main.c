@@ -34,11 +34,13 @@ int main(int argc, char **argv)
 	static struct server server;
 	static struct settings settings;
 	static struct settings_report report;
+	static char out[1 << 15]; /* holds all that is printed, so a failed write is the last one */
 	int r;
 
 	if (argc == 2 && !strcmp(argv[1], HELPER_OPTION))
 		return helper_main(STDIN_FILENO); /* this program has started itself so */
 	main_open_standard();
+	(void)setvbuf(stdout, out, _IOFBF, sizeof(out));
 	log_open("nvshare-scheduler", LOG_LEVEL_INFO, STDERR_FILENO);
 	r = settings_parse(argv + (argc > 0), getenv, &settings, &report);
 	if (report.task != SETTINGS_TASK_RUN)

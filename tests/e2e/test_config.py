@@ -105,7 +105,7 @@ def test_another_scheduler_s_file_is_taken_as_it_stands(tmp_path, seed, settings
     found = {name: value for name, value in printed(run.stdout).items() if value[1].startswith(str(path))}
     assert found == {name: (value, f"{path}:{line}") for name, (value, line) in settings.items()}
     section, *keys = left_out.split()
-    said = re.findall(rf"^\S+ nvshare-scheduler: info: {re.escape(str(path))}:\d+: (\S+) is left out: .{{20,}}$", run.stderr, re.M)
+    said = re.findall(rf"^nvshare-scheduler: info: {re.escape(str(path))}:\d+: (\S+) is left out: .{{20,}}$", run.stderr, re.M)
     assert said == [section + key for key in keys]
     assert run.stderr.count("\n") == len(said)
 
