@@ -33,7 +33,7 @@ def ctl(rig, *args):
 
 def shown(rig, *args, most=200):
     done = ctl(rig, *args)
-    print("\n".join("  " + line for line in (done.stdout + done.stderr).splitlines()[:most]), flush=True)
+    print("\n".join("  " + line for line in (done.stdout + done.stderr).replace(str(rig.bin), "BIN").splitlines()[:most]), flush=True)
     return done
 
 
