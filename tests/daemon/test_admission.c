@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/server.h"
+#include "server_rig.h"
 
 #include "util/clock.h"
 #include "util/fd.h"
@@ -23,8 +23,7 @@
 #define SILENT_NS CLOCK_NS_PER_SEC
 
 struct fixture {
-	char dir[64];
-	struct server *server;
+	struct server_rig rig;
 	int fds[N_PEERS];
 };
 
@@ -38,35 +37,26 @@ static int set_up(void **state)
 	*state = f;
 	for (size_t i = 0; i < N_PEERS; i++)
 		f->fds[i] = -1;
-	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/nvshare-admission-XXXXXX");
-	f->server = calloc(1, sizeof(*f->server));
-	if (!f->server || !mkdtemp(f->dir))
-		return -1;
 	settings_default(&options);
-	(void)snprintf(options.sock_dir, sizeof(options.sock_dir), "%s", f->dir);
 	options.first_message_ns = SILENT_NS;
-	return server_init(f->server, &options);
+	return server_rig_start(&f->rig, &options);
 }
 
 static int tear_down(void **state)
 {
 	struct fixture *f = *state;
-	char command[128];
+	int r;
 
 	for (size_t i = 0; i < N_PEERS; i++)
 		(void)fd_close(f->fds[i]);
-	(void)fd_close(f->server->admission.listener.fd);
-	(void)fd_close(f->server->admission.listener.lock_fd);
-	server_deinit(f->server);
-	(void)snprintf(command, sizeof(command), "rm -r '%s'", f->dir);
-	free(f->server);
+	r = server_rig_stop(&f->rig);
 	free(f);
-	return system(command);
+	return r;
 }
 
 static int connect_one(struct fixture *f)
 {
-	int fd = sock_connect(f->dir);
+	int fd = sock_connect(f->rig.dir);
 
 	assert_true(fd >= 0);
 	return fd;
@@ -107,7 +97,7 @@ static void run_due(struct server *server)
 /* What the loop does of all that peers have sent. */
 static void hear_all(struct fixture *f)
 {
-	struct server *server = f->server;
+	struct server *server = f->rig.server;
 
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		if (server->peers[i].state != PEER_STATE_FREE && !server->peers[i].is_closing)
@@ -128,10 +118,10 @@ static void those_that_are_gone_again_keep_nobody_out(void **state)
 	for (int i = 0; i < N_DEAD; i++)
 		(void)fd_close(connect_one(f));
 	f->fds[0] = connect_one(f);
-	admission_accept(f->server);
+	admission_accept(f->rig.server);
 	/* One round was enough, and they had no slot. */
-	assert_int_equal(f->server->users.n_peers, 1);
-	assert_int_equal(f->server->slots_used, 1);
+	assert_int_equal(f->rig.server->users.n_peers, 1);
+	assert_int_equal(f->rig.server->slots_used, 1);
 }
 
 static void those_that_stay_come_in_parts_between_which_others_are_heard(void **state)
@@ -140,44 +130,44 @@ static void those_that_stay_come_in_parts_between_which_others_are_heard(void **
 
 	for (int i = 0; i < 2 * A_ROUND + 1; i++)
 		f->fds[i] = connect_one(f);
-	admission_accept(f->server);
-	assert_int_equal(f->server->users.n_peers, A_ROUND);
-	admission_accept(f->server);
-	assert_int_equal(f->server->users.n_peers, 2 * A_ROUND);
-	admission_accept(f->server);
-	assert_int_equal(f->server->users.n_peers, 2 * A_ROUND + 1);
+	admission_accept(f->rig.server);
+	assert_int_equal(f->rig.server->users.n_peers, A_ROUND);
+	admission_accept(f->rig.server);
+	assert_int_equal(f->rig.server->users.n_peers, 2 * A_ROUND);
+	admission_accept(f->rig.server);
+	assert_int_equal(f->rig.server->users.n_peers, 2 * A_ROUND + 1);
 }
 
 static void who_says_nothing_is_closed_and_others_are_not(void **state)
 {
 	struct fixture *f = *state;
-	uint64_t start_ns = f->server->now_ns;
+	uint64_t start_ns = f->rig.server->now_ns;
 	struct msg msg;
 
-	assert_int_equal(deadline_at(&f->server->admission.silence), DEADLINE_NEVER);
+	assert_int_equal(deadline_at(&f->rig.server->admission.silence), DEADLINE_NEVER);
 	f->fds[0] = connect_one(f);
 	f->fds[1] = connect_one(f);
-	admission_accept(f->server);
-	f->server->now_ns += SILENT_NS / 2;
+	admission_accept(f->rig.server);
+	f->rig.server->now_ns += SILENT_NS / 2;
 	f->fds[2] = connect_one(f);
-	admission_accept(f->server);
-	assert_int_equal(deadline_at(&f->server->admission.silence), start_ns + SILENT_NS);
+	admission_accept(f->rig.server);
+	assert_int_equal(deadline_at(&f->rig.server->admission.silence), start_ns + SILENT_NS);
 	send_one(f->fds[0], NVSHARE_MSG_GET_STATUS);
 	hear_all(f);
-	f->server->now_ns = start_ns + SILENT_NS;
-	run_due(f->server);
-	connections_end(f->server);
-	assert_int_equal(f->server->users.n_peers, 2);
+	f->rig.server->now_ns = start_ns + SILENT_NS;
+	run_due(f->rig.server);
+	connections_end(f->rig.server);
+	assert_int_equal(f->rig.server->users.n_peers, 2);
 	assert_false(receive_one(f->fds[1], MSG_TO_TOOL, &msg));
 	assert_true(receive_one(f->fds[0], MSG_TO_TOOL, &msg));
 	/* The next one's time has not come. */
-	assert_int_equal(deadline_at(&f->server->admission.silence),
+	assert_int_equal(deadline_at(&f->rig.server->admission.silence),
 			 start_ns + SILENT_NS / 2 + SILENT_NS);
-	f->server->now_ns = start_ns + SILENT_NS / 2 + SILENT_NS;
-	run_due(f->server);
-	connections_end(f->server);
-	assert_int_equal(f->server->users.n_peers, 1);
-	assert_int_equal(deadline_at(&f->server->admission.silence), DEADLINE_NEVER);
+	f->rig.server->now_ns = start_ns + SILENT_NS / 2 + SILENT_NS;
+	run_due(f->rig.server);
+	connections_end(f->rig.server);
+	assert_int_equal(f->rig.server->users.n_peers, 1);
+	assert_int_equal(deadline_at(&f->rig.server->admission.silence), DEADLINE_NEVER);
 }
 
 static void one_too_many_is_told_so_by_the_answer_that_it_expects(void **state)
@@ -185,13 +175,13 @@ static void one_too_many_is_told_so_by_the_answer_that_it_expects(void **state)
 	struct fixture *f = *state;
 	struct msg msg;
 
-	f->server->users.limits.n_peers = 2;
+	f->rig.server->users.limits.n_peers = 2;
 	for (int i = 0; i < 2 + USERS_REFUSED_MAX + 1; i++)
 		f->fds[i] = connect_one(f);
-	admission_accept(f->server);
+	admission_accept(f->rig.server);
 	/* The last one is beyond those that are told. */
 	assert_false(receive_one(f->fds[2 + USERS_REFUSED_MAX], MSG_TO_TOOL, &msg));
-	assert_int_equal(f->server->users.n_peers, 2 + USERS_REFUSED_MAX);
+	assert_int_equal(f->rig.server->users.n_peers, 2 + USERS_REFUSED_MAX);
 	send_one(f->fds[0], NVSHARE_MSG_GET_STATUS);
 	send_one(f->fds[2], NVSHARE_MSG_GET_STATUS);
 	send_one(f->fds[3], NVSHARE_MSG_SET);
@@ -215,7 +205,7 @@ static void one_too_many_is_told_so_by_the_answer_that_it_expects(void **state)
 	f->fds[1] = fd_close(f->fds[1]);
 	hear_all(f);
 	f->fds[1] = connect_one(f);
-	admission_accept(f->server);
+	admission_accept(f->rig.server);
 	send_one(f->fds[1], NVSHARE_MSG_GET_STATUS);
 	hear_all(f);
 	assert_true(receive_one(f->fds[1], MSG_TO_TOOL, &msg));
@@ -229,14 +219,14 @@ static void slots_are_used_again(void **state)
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 10; i++)
 			f->fds[i] = connect_one(f);
-		admission_accept(f->server);
-		assert_int_equal(f->server->users.n_peers, 10);
+		admission_accept(f->rig.server);
+		assert_int_equal(f->rig.server->users.n_peers, 10);
 		for (int i = 0; i < 10; i++)
 			f->fds[i] = fd_close(f->fds[i]);
 		hear_all(f);
-		assert_int_equal(f->server->users.n_peers, 0);
-		assert_int_equal(f->server->slots_used, 10);
-		assert_null(f->server->admission.fresh);
+		assert_int_equal(f->rig.server->users.n_peers, 0);
+		assert_int_equal(f->rig.server->slots_used, 10);
+		assert_null(f->rig.server->admission.fresh);
 	}
 }
 

@@ -2,7 +2,7 @@
 
 /* Events are kept, and tools that wait for them are answered, whatever others cause. */
 
-#include "daemon/server.h"
+#include "server_rig.h"
 
 #include "util/fd.h"
 
@@ -21,8 +21,7 @@
 #define STRANGER 4711
 
 struct fixture {
-	char dir[64];
-	struct server *server;
+	struct server_rig rig;
 	int fds[N_TOOLS];
 };
 
@@ -36,30 +35,21 @@ static int set_up(void **state)
 	*state = f;
 	for (size_t i = 0; i < N_TOOLS; i++)
 		f->fds[i] = -1;
-	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/nvshare-events-XXXXXX");
-	f->server = calloc(1, sizeof(*f->server));
-	if (!f->server || !mkdtemp(f->dir))
-		return -1;
 	settings_default(&options);
-	(void)snprintf(options.sock_dir, sizeof(options.sock_dir), "%s", f->dir);
 	options.http.n = 0;
-	return server_init(f->server, &options);
+	return server_rig_start(&f->rig, &options);
 }
 
 static int tear_down(void **state)
 {
 	struct fixture *f = *state;
-	char command[128];
+	int r;
 
 	for (size_t i = 0; i < N_TOOLS; i++)
 		(void)fd_close(f->fds[i]);
-	(void)fd_close(f->server->admission.listener.fd);
-	(void)fd_close(f->server->admission.listener.lock_fd);
-	server_deinit(f->server);
-	(void)snprintf(command, sizeof(command), "rm -r '%s'", f->dir);
-	free(f->server);
+	r = server_rig_stop(&f->rig);
 	free(f);
-	return system(command);
+	return r;
 }
 
 /* Connects tools that wait for the next event. */
@@ -70,13 +60,13 @@ static void await_events(struct fixture *f)
 
 	(void)msg_encode(NVSHARE_MSG_GET_EVENTS, 1, &body, &msg);
 	for (size_t i = 0; i < N_TOOLS; i++) {
-		f->fds[i] = sock_connect(f->dir);
+		f->fds[i] = sock_connect(f->rig.dir);
 		assert_true(f->fds[i] >= 0);
 		assert_int_equal(sock_send(f->fds[i], &msg), 0);
-		admission_accept(f->server);
+		admission_accept(f->rig.server);
 	}
-	for (uint32_t i = 0; i < f->server->slots_used; i++)
-		connections_handle(f->server, &f->server->peers[i], POLLIN);
+	for (uint32_t i = 0; i < f->rig.server->slots_used; i++)
+		connections_handle(f->rig.server, &f->rig.server->peers[i], POLLIN);
 }
 
 static size_t count_answers(const struct fixture *f)
@@ -108,15 +98,15 @@ static void of_many_tools_that_wait_a_round_answers_few(void **state)
 	struct fixture *f = *state;
 
 	await_events(f);
-	an_event(f->server);
+	an_event(f->rig.server);
 	assert_int_equal(count_answers(f), 0);
 	for (size_t n = A_ROUND; n < N_TOOLS; n += A_ROUND) {
-		run_round(f->server);
+		run_round(f->rig.server);
 		assert_int_equal(count_answers(f), n);
 	}
-	run_round(f->server);
+	run_round(f->rig.server);
 	assert_int_equal(count_answers(f), N_TOOLS);
-	assert_null(f->server->events.waiting);
+	assert_null(f->rig.server->events.waiting);
 }
 
 static void a_tool_that_asks_meanwhile_is_answered_once(void **state)
@@ -125,17 +115,17 @@ static void a_tool_that_asks_meanwhile_is_answered_once(void **state)
 	struct peer *first;
 
 	await_events(f);
-	first = f->server->events.waiting;
-	an_event(f->server);
-	run_round(f->server);
-	events_ask(f->server, first, 2, &(struct nvshare_get_events){.after = 1, .waits = 1});
-	while (f->server->events.waiting != first)
-		run_round(f->server);
-	run_round(f->server);
+	first = f->rig.server->events.waiting;
+	an_event(f->rig.server);
+	run_round(f->rig.server);
+	events_ask(f->rig.server, first, 2, &(struct nvshare_get_events){.after = 1, .waits = 1});
+	while (f->rig.server->events.waiting != first)
+		run_round(f->rig.server);
+	run_round(f->rig.server);
 	assert_true(first->is_event_waiting);
-	an_event(f->server);
-	run_round(f->server);
-	assert_null(f->server->events.waiting);
+	an_event(f->rig.server);
+	run_round(f->rig.server);
+	assert_null(f->rig.server->events.waiting);
 }
 
 static void clients_of_one_user_do_not_push_others_events_out(void **state)
@@ -143,15 +133,15 @@ static void clients_of_one_user_do_not_push_others_events_out(void **state)
 	struct fixture *f = *state;
 	struct peer client = {.id = 1, .cred = {.uid = STRANGER}};
 
-	an_event(f->server);
+	an_event(f->rig.server);
 	for (size_t i = 0; i < 2 * EVENTS_MAX; i++)
-		events_add_client(f->server, NVSHARE_EVENT_WORKER_DOWN, NVSHARE_EVENT_WARNING,
+		events_add_client(f->rig.server, NVSHARE_EVENT_WORKER_DOWN, NVSHARE_EVENT_WARNING,
 				  &client, "x");
-	assert_int_equal(f->server->events.last_id, 1 + A_USER);
+	assert_int_equal(f->rig.server->events.last_id, 1 + A_USER);
 	client.cred.uid = STRANGER + 1;
-	events_add_client(f->server, NVSHARE_EVENT_WORKER_DOWN, NVSHARE_EVENT_WARNING, &client,
+	events_add_client(f->rig.server, NVSHARE_EVENT_WORKER_DOWN, NVSHARE_EVENT_WARNING, &client,
 			  "x");
-	assert_int_equal(f->server->events.last_id, 1 + A_USER + 1);
+	assert_int_equal(f->rig.server->events.last_id, 1 + A_USER + 1);
 }
 
 static void programs_that_fail_do_not_push_others_events_out(void **state)
@@ -159,12 +149,12 @@ static void programs_that_fail_do_not_push_others_events_out(void **state)
 	struct fixture *f = *state;
 
 	for (size_t i = 0; i < 2 * EVENTS_MAX; i++)
-		events_add_gpu(f->server, NVSHARE_EVENT_GPU_XID, NVSHARE_EVENT_INFO, EVENTS_NONE,
-			       31, "x");
-	assert_int_equal(f->server->events.last_id, A_USER);
+		events_add_gpu(f->rig.server, NVSHARE_EVENT_GPU_XID, NVSHARE_EVENT_INFO,
+			       EVENTS_NONE, 31, "x");
+	assert_int_equal(f->rig.server->events.last_id, A_USER);
 	for (size_t i = 0; i < 2 * EVENTS_MAX; i++)
-		an_event(f->server);
-	assert_int_equal(f->server->events.last_id, A_USER + 2 * EVENTS_MAX);
+		an_event(f->rig.server);
+	assert_int_equal(f->rig.server->events.last_id, A_USER + 2 * EVENTS_MAX);
 }
 
 int main(void)
