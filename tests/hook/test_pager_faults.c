@@ -193,6 +193,64 @@ static void a_copy_that_does_not_end_keeps_what_it_works_on(void **state)
 	check_all(7);
 }
 
+static void *free_it(void *ptr)
+{
+	CUresult res = CUDA_ERROR_UNKNOWN;
+
+	assert_true(pager_free(*(CUdeviceptr *)ptr, &res));
+	assert_int_equal(res, CUDA_SUCCESS);
+	return NULL;
+}
+
+/* Evicts in one context so that the copies hang, and leaves another one current. */
+static void hang_in_another_context(void)
+{
+	struct pager_move move;
+
+	fake.options.copy_max_ns = CLOCK_NS_PER_MS;
+	fake.is_hung = true;
+	fake_current = FAKE_CTX2;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_GPU_HUNG);
+	fake_current = FAKE_CTX;
+}
+
+/* The copy would read memory that is not there, which ends all work of the context. */
+static void memory_is_freed_when_its_hung_copy_has_ended(void **state)
+{
+	struct pager_move move;
+	pthread_t thread;
+	CUdeviceptr ptr;
+	uint64_t used;
+	size_t n_copies;
+
+	(void)state;
+	for (int is_exit = 0; is_exit < 2; is_exit++) {
+		assert_int_equal(allocate(big_size(1), &ptr), CUDA_SUCCESS);
+		used = fake.used;
+		hang_in_another_context();
+		n_copies = fake.n_copies;
+		assert_int_equal(pager_evict(0, UINT64_MAX, false, &move),
+				 NVSHARE_OUTCOME_GPU_HUNG);
+		assert_int_equal(fake.n_copies, n_copies); /* no second copy of the same memory */
+		assert_int_equal(pthread_create(&thread, NULL, free_it, &ptr), 0);
+		for (int i = 0; i < 20; i++) {
+			assert_int_equal(pager_mover_tick(0), 10 * CLOCK_NS_PER_MS);
+			assert_int_equal(fake.used, used);
+			clock_nap(CLOCK_NS_PER_MS);
+		}
+		if (is_exit) {
+			fake.n_copies = 0; /* they end with the process, unseen */
+			pager_mover_stop();
+		}
+		fake.is_hung = false;
+		if (!is_exit)
+			assert_int_equal(pager_mover_tick(0), CLOCK_NEVER);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_true(fake.used < used);
+		assert_int_equal(pager_mover_tick(0), CLOCK_NEVER);
+	}
+}
+
 static CUresult unmap_nothing(CUdeviceptr ptr, size_t size)
 {
 	(void)ptr;
@@ -374,6 +432,7 @@ int main(void)
 		FAULT_TEST(an_eviction_that_fails_anywhere_loses_nothing),
 		FAULT_TEST(a_restore_that_fails_anywhere_goes_on_later),
 		FAULT_TEST(a_copy_that_does_not_end_keeps_what_it_works_on),
+		FAULT_TEST(memory_is_freed_when_its_hung_copy_has_ended),
 		FAULT_TEST(what_can_not_be_unmapped_again_counts_as_on_the_card),
 		FAULT_TEST(an_allocation_that_fails_anywhere_leaves_nothing),
 		FAULT_TEST(a_probe_needs_host_memory_only_for_copies),

@@ -20,6 +20,7 @@
 #include "hook/gate/gate.h"
 #include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
+#include "hook/pager/pager.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/transfer.h"
 #include "hook/share/share.h"
@@ -264,6 +265,7 @@ static uint64_t agent_run_once(void)
 		due = u64_min(due, link_run_timers(l, now));
 	due = u64_min(due, agent_watch_tick(now));
 	due = u64_min(due, freeze_tick(now));
+	due = u64_min(due, pager_mover_tick(now));
 	return u64_min(due, share_tick(clock_now_ns()));
 }
 
@@ -299,6 +301,7 @@ static void agent_linger(void)
 
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++)
 		transfer_close(dev);
+	pager_mover_stop();
 	if (!is_out)
 		agent_let_all_go();
 	hook_lock(&agent.lock);

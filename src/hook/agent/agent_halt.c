@@ -290,7 +290,7 @@ static uint64_t host_give_one(const struct agent_link *link)
 		return hostpool_give_touched();
 	if (!agent_enter_context(link->dev, &place))
 		return 0;
-	given = pager_mover_is_hung() ? 0 : pager_give_host_memory(link->dev);
+	given = pager_mover_is_any_hung() ? 0 : pager_give_host_memory(link->dev);
 	agent_leave_context(&place);
 	return given;
 }

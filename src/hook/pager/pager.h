@@ -66,6 +66,21 @@ void pager_mover_gone(CUcontext ctx);
 /* A copy in the current context hangs, so a call that waits for all its work would hang, too. */
 bool pager_mover_is_hung(void);
 
+/*
+ * The agent's thread. A copy still hangs in some context. So nothing may be moved in any, and
+ * memory must not be freed by this thread: frees wait until pager_mover_tick() sees the end.
+ */
+bool pager_mover_is_any_hung(void);
+
+/*
+ * The agent's thread. Looks whether hung copies have ended, because frees of the program wait for
+ * them. Returns when to call it again; UINT64_MAX: nothing hangs.
+ */
+uint64_t pager_mover_tick(uint64_t now_ns);
+
+/* The process exits, and nobody calls the tick any more: no free waits for a hung copy. */
+void pager_mover_stop(void);
+
 /* Lets peer access present and future memory of dev (cuCtxEnablePeerAccess), or ends that. */
 CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable);
 

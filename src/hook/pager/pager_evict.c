@@ -101,7 +101,7 @@ static void chunk_fail_out(struct pager_moving *move, struct pager_chunk *chunk)
 	move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
 	if (pager_mover_settle(move->mover) == CUDA_ERROR_NOT_READY) {
 		move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
-		pager_mover_park(move->mover, chunk->host);
+		pager_mover_park(move->mover, chunk, chunk->host);
 		chunk->host = NULL;
 	}
 	chunk_keep(chunk);
@@ -300,8 +300,6 @@ static void out_look_ahead(struct pager_moving *move, CUdevice dev, const struct
 	move->mover = pager_mover();
 	if (!move->mover)
 		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
-	else if (move->mover->is_hung)
-		move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
 	else if (move->is_frozen)
 		move->outcome = pager_probe(dev, move->mover, plan->chunks[0], move->to_copy > 0);
 	if (move->is_frozen && move->outcome == NVSHARE_OUTCOME_SUCCESS)
@@ -319,6 +317,8 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	*ret_move = (struct pager_move){0};
 	/* Handed memory that has come since the last restore takes room that the next one needs. */
 	(void)transfer_drop(dev);
+	if (pager_mover_is_any_hung())
+		return NVSHARE_OUTCOME_GPU_HUNG;
 	/* Without running work nothing has to wait, and no dead bytes move. Frozen work waits. */
 	if (!is_frozen) {
 		pager_flush_frees();

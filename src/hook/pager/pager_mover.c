@@ -8,6 +8,7 @@
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
 #include "hook/freeze/freeze.h"
+#include "hook/gate/device.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
@@ -23,6 +24,12 @@
 
 /* A copy under way extends a freeze so often. A driver that answers is in nobody's way. */
 #define EXTEND_NS (PAGER_FREEZE_NS / 8)
+
+/* Hung copies are looked at so often. */
+#define TICK_NS (10 * CLOCK_NS_PER_MS)
+
+/* Further contexts with hung copies are looked at when the first ones have ended. */
+#define HUNG_MAX 16
 
 /* More than a pause ever takes is time in which the machine, or the process, was stopped. */
 #define PAUSE_COUNTS_NS (100 * CLOCK_NS_PER_MS)
@@ -106,13 +113,45 @@ CUresult pager_mover_settle(struct pager_mover *mover)
 	return mover_wait_for(mover, NULL);
 }
 
-void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts)
+void pager_mover_park(struct pager_mover *mover, struct pager_chunk *chunk,
+		      struct hostpool_part *parts)
 {
 	struct hostpool_part **tail = &mover->parked;
 
 	while (*tail)
 		tail = &(*tail)->next;
 	*tail = parts;
+	if (!chunk)
+		return;
+	hook_lock(&pager.lock);
+	chunk->hung_in = mover;
+	hook_unlock(&pager.lock);
+}
+
+/* Lock held. mover NULL: of all movers. */
+static void chunks_unpark(const struct pager_mover *mover)
+{
+	for (CUdevice dev = 0; dev < PAGER_DEVICES; dev++) {
+		struct pager_range *range = pager.devices[dev].ranges;
+
+		for (; range; range = range->next) {
+			for (size_t i = 0; i < range->n_chunks; i++) {
+				if (!mover || range->chunks[i].hung_in == mover)
+					range->chunks[i].hung_in = NULL;
+			}
+		}
+	}
+	pthread_cond_broadcast(&pager.changed);
+}
+
+/* The copies have ended, or have died with their context. */
+static void mover_unpark(struct pager_mover *mover)
+{
+	mover->parked = hostpool_put(mover->parked);
+	pager_probe_end(&mover->scrap);
+	hook_lock(&pager.lock);
+	chunks_unpark(mover);
+	hook_unlock(&pager.lock);
 }
 
 /* The hung copy may have ended since. */
@@ -120,8 +159,7 @@ static struct pager_mover *mover_update(struct pager_mover *mover)
 {
 	if (mover->is_hung && mover_look(mover, NULL) != CUDA_ERROR_NOT_READY) {
 		mover->is_hung = false;
-		mover->parked = hostpool_put(mover->parked);
-		pager_probe_end(&mover->scrap);
+		mover_unpark(mover);
 	}
 	return mover;
 }
@@ -166,6 +204,59 @@ bool pager_mover_is_hung(void)
 	return mover && mover->is_hung;
 }
 
+/* Contexts that have a hung mover. Returns how many of them there are. */
+static size_t hung_contexts(CUcontext contexts[HUNG_MAX])
+{
+	size_t n = 0;
+
+	hook_lock(&pager.lock);
+	for (const struct pager_mover *m = pager.movers; m && n < HUNG_MAX; m = m->next) {
+		if (m->is_hung)
+			contexts[n++] = m->ctx;
+	}
+	hook_unlock(&pager.lock);
+	return n;
+}
+
+/* A context that is ending takes its copies with it: pager_mover_gone(). */
+static bool context_is_hung(CUcontext ctx)
+{
+	struct device_context *held;
+	bool is_hung = true, is_pushed;
+
+	if (!device_context_hold_this(ctx, &held))
+		return true;
+	if (pager_push(ctx, &is_pushed) == CUDA_SUCCESS) {
+		is_hung = pager_mover_is_hung();
+		pager_pop(is_pushed);
+	}
+	device_context_drop(held);
+	return is_hung;
+}
+
+bool pager_mover_is_any_hung(void)
+{
+	CUcontext contexts[HUNG_MAX];
+	size_t n = hung_contexts(contexts);
+	bool is_any = false;
+
+	for (size_t i = 0; i < n; i++)
+		is_any = context_is_hung(contexts[i]) || is_any;
+	return is_any;
+}
+
+uint64_t pager_mover_tick(uint64_t now_ns)
+{
+	return pager_mover_is_any_hung() ? now_ns + TICK_NS : CLOCK_NEVER;
+}
+
+void pager_mover_stop(void)
+{
+	hook_lock(&pager.lock);
+	chunks_unpark(NULL);
+	hook_unlock(&pager.lock);
+}
+
 void pager_mover_gone(CUcontext ctx)
 {
 	struct pager_mover **link, *mover;
@@ -176,10 +267,8 @@ void pager_mover_gone(CUcontext ctx)
 	if (mover)
 		*link = mover->next;
 	hook_unlock(&pager.lock);
-	if (mover) {
-		(void)hostpool_put(mover->parked);
-		pager_probe_end(&mover->scrap);
-	}
+	if (mover)
+		mover_unpark(mover);
 	free(mover); /* its stream and events died with the context */
 	hostpool_context_gone(ctx);
 }

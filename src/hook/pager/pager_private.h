@@ -62,6 +62,7 @@ struct pager_chunk {
 	bool is_blank;        /* never used, so there is nothing to copy */
 	bool is_host_old;     /* busy while host copies were dropped: its own is to go, too */
 	unsigned int n_holds; /* calls of the program that need it to stay where it is */
+	const struct pager_mover *hung_in; /* a copy of it that did not end may still run there */
 };
 
 /* How a chunk's memory is made and mapped. The thread that has made the chunk busy calls these. */
@@ -226,6 +227,16 @@ int pager_probe(CUdevice dev, struct pager_mover *mover, struct pager_chunk *chu
 void pager_probe_end(struct pager_scrap *scrap);
 
 void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
+
+/*
+ * A thread works on the chunk, or a hung copy may. The memory must stay mapped until pager.changed
+ * tells of the end. Lock held.
+ */
+static inline bool pager_chunk_is_in_work(const struct pager_chunk *chunk)
+{
+	return chunk->state == PAGER_BUSY || chunk->hung_in;
+}
+
 /* The same with the lock held. Pass the result to hostpool_put() without the lock; NULL: nothing.
  */
 struct hostpool_part *pager_chunk_set_locked(struct pager_chunk *chunk, enum pager_state state);
@@ -251,7 +262,13 @@ CUresult pager_mover_wait(struct pager_mover *mover, size_t slot);
 CUresult pager_mover_settle(struct pager_mover *mover);
 /* The copies before the event have ended, or failed. */
 bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot);
-void pager_mover_park(struct pager_mover *mover, struct hostpool_part *parts);
+
+/*
+ * The mover is hung. Keeps chunk (NULL: none) mapped and parts (NULL: none) in host memory until
+ * the copies under way have ended.
+ */
+void pager_mover_park(struct pager_mover *mover, struct pager_chunk *chunk,
+		      struct hostpool_part *parts);
 
 /* Makes ctx current for the caller, if it is not. pager_pop() takes the same flag. */
 CUresult pager_push(CUcontext ctx, bool *ret_pushed);

@@ -118,7 +118,7 @@ int pager_probe(CUdevice dev, struct pager_mover *mover, struct pager_chunk *chu
 	probe.host = host ? host->addr : NULL;
 	res = probe_any(&probe, &scrap, chunk);
 	if (res == CUDA_ERROR_NOT_READY) {
-		pager_mover_park(mover, host);
+		pager_mover_park(mover, NULL, host);
 		mover->scrap = scrap;
 		return NVSHARE_OUTCOME_GPU_HUNG;
 	}

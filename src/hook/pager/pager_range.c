@@ -291,7 +291,7 @@ static void chunk_free(struct pager_chunk *chunk)
 	enum pager_state was;
 
 	hook_lock(&pager.lock);
-	while (chunk->state == PAGER_BUSY)
+	while (pager_chunk_is_in_work(chunk))
 		hook_wait(&pager.changed, &pager.lock);
 	was = chunk->state;
 	chunk->state = PAGER_DEAD;

@@ -52,6 +52,7 @@ static void chunk_fail_in(struct pager_moving *move, struct pager_chunk *chunk, 
 		return;
 	}
 	move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	pager_mover_park(move->mover, chunk, NULL);
 	pager_chunk_stuck(chunk, true);
 	budget_swapped_out(chunk->range->dev, chunk->size);
 	pager_chunk_set(chunk, PAGER_SWAPPED);
@@ -210,7 +211,7 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 		move.mover = pager_mover();
 		if (!move.mover)
 			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
-		else if (move.mover->is_hung)
+		else if (pager_mover_is_any_hung())
 			move.outcome = NVSHARE_OUTCOME_GPU_HUNG;
 	}
 	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS;) {

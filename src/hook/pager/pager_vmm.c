@@ -430,7 +430,7 @@ static CUresult mapping_unmap_first(CUdeviceptr ptr, size_t size, CUdeviceptr *r
 
 	hook_lock(&pager.lock);
 	while ((mapping = mapping_first_in(ptr, size)) && mapping->addr == ptr &&
-	       pager_memory_chunk(mapping->memory)->state == PAGER_BUSY)
+	       pager_chunk_is_in_work(pager_memory_chunk(mapping->memory)))
 		hook_wait(&pager.changed, &pager.lock);
 	if (!mapping || mapping->addr != ptr) {
 		end = mapping ? mapping->addr : ptr + size;

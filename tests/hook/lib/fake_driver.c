@@ -318,6 +318,21 @@ bool pager_mover_is_hung(void)
 	return false;
 }
 
+bool pager_mover_is_any_hung(void)
+{
+	return false;
+}
+
+uint64_t pager_mover_tick(uint64_t now_ns)
+{
+	(void)now_ns;
+	return CLOCK_NEVER;
+}
+
+void pager_mover_stop(void)
+{
+}
+
 uint64_t hostpool_give_touched(void)
 {
 	uint64_t bytes = (uint64_t)fake_get(n_slabs) * FAKE_SLAB;
