@@ -116,8 +116,9 @@ def test_who_is_held_goes_on_when_the_scheduler_dies(node):
     node.start_scheduler(NVSHARE_HOLD_MAX_MS="60000")
     door, be = start_open(node, start_be, "--size", "32MiB")
     until("it computes", lambda: is_ready(be))
-    # Long kernels: the gaps that a busy machine leaves between short ones let the other one go.
-    lc = start_lc(node, *FOREVER, "--rounds", "10000000", "--mean-ms", "0")
+    # Long kernels: the gaps that a busy machine leaves between short ones let the other one go. With pauses, because
+    # beside work that never ends there are turns, and no more holds.
+    lc = start_lc(node, *FOREVER, "--rounds", "10000000", "--mean-ms", "200")
     until("it is held", lambda: (node.client(be) or {"held": False})["held"])
     node.kill_scheduler()
     kill(lc)
@@ -334,7 +335,7 @@ def test_a_limit_is_kept_alone(node, has_scheduler, queues):
     until("it is ready", lambda: is_ready(be))
 
     def is_kept():
-        """After some more work. At first its kernels may be in the way of the proof; with one queue they always are."""
+        """After some more work. The proof comes behind the closed gate; one queue may be too full for it, always."""
         n_done, n_rests = n_kernels(be), be.output().count("library flags=")
         door.touch()
         until("it has worked", lambda: n_kernels(be) >= n_done + 50)

@@ -143,7 +143,8 @@ static int off_freeze(uint64_t until_ns, uint64_t *ret_ns)
 
 /*
  * For the first reason; the others find it done. A program that cannot be frozen yet, since its
- * kernels are in the way of the proof, is not held. A limit is kept as well as possible.
+ * kernels are in the way of the proof, is not held. A limit is kept as well as possible, and the
+ * proof follows behind the closed gate: off_go_on().
  */
 static uint32_t off_begin(CUdevice dev, enum share_reason reason)
 {
@@ -152,7 +153,7 @@ static uint32_t off_begin(CUdevice dev, enum share_reason reason)
 
 	if (!share_off_can(dev))
 		return share_off_may_be() ? off_bar(dev) : (uint32_t)NVSHARE_OUTCOME_UNSUPPORTED;
-	if (!freeze_is_proven(dev))
+	if (!freeze_is_proven(dev) && reason == SHARE_REASON_HOLD)
 		share_off_prove(dev);
 	if (!freeze_is_proven(dev))
 		return freeze_why_not() || reason == SHARE_REASON_LIMIT
@@ -201,6 +202,19 @@ uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_
 	return outcome;
 }
 
+/*
+ * Behind a gate that was closed for a while, work has mostly ended, and is not in the way of the
+ * proof.
+ */
+static void off_open(void)
+{
+	const struct agent_link *first = agent_link_next(NULL);
+
+	if (first)
+		share_off_prove(first->dev);
+	agent_lease_sync_gate();
+}
+
 static void off_go_on(void)
 {
 	bool was_barred = off.is_barred;
@@ -212,7 +226,7 @@ static void off_go_on(void)
 	off.is_frozen = false;
 	off.is_barred = false;
 	if (was_barred)
-		agent_lease_sync_gate();
+		off_open();
 }
 
 void share_off_end(enum share_reason reason)
