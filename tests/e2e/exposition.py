@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the scheduler's metrics, and Prometheus's text format."""
 
+import contextlib
+import random
 import re
 import socket
 import struct
@@ -12,9 +14,12 @@ LABEL = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"(?:,|$)')
 
 
 def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+    """Below the ports that the kernel gives to connections, one of which could get this one meanwhile."""
+    for port in random.SystemRandom().sample(range(10000, 32000), 100):
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def connect(address):

@@ -163,11 +163,23 @@ def test_a_new_poll_interval_counts_at_once(node):
     until("somebody asks", lambda: node.gpu()["state_age_seconds"] < 0.5)
 
 
+def stop_helper(node):
+    """The pid of the helper, which hangs. In the middle of a call it would keep a lock of the simulated NVML, which the
+    scheduler needs, too. Then it goes on, and None is returned."""
+    pid = helper(node)
+    os.kill(pid, signal.SIGSTOP)
+    stats = [task / "stat" for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    until("all of it stands", lambda: all(stat.read_text().rsplit(") ", 1)[1][0] == "T" for stat in stats))
+    if node.ctl("status").returncode == 0:
+        return pid
+    os.kill(pid, signal.SIGCONT)
+    return None
+
+
 def test_a_helper_that_hangs_is_replaced(node):
     node.start_scheduler(**POLL)
     until("it is good", lambda: state(node) == "good")
-    first = helper(node)
-    os.kill(first, signal.SIGSTOP)
+    first = until("it hangs between two calls", lambda: stop_helper(node))
     # However seldom it is asked.
     assert node.ctl("set", "poll_interval_ms", "3600000").returncode == 0
     until("it is told", lambda: state(node) and said(node, "nvml-helper-lost: it does not answer"))

@@ -305,7 +305,8 @@ gpu = start_managed()
 scheduler = nvshare.GPUScheduler(gpu_id=0)
 step = scheduler.best_effort(lambda: (gpu.use(), gpu.spin(20)))
 with scheduler:
-    while nvshare.metrics().held_seconds == 0:  # of a hold that has just begun, too
+    # At first it rests behind the gate, until it is proven that it can be held.
+    while nvshare.metrics().total_preemptions == 0:
         scheduler.submit(step).result()
     m, s = scheduler.get_metrics(), scheduler.get_status()
 assert s.is_used and s.compute_limit_percent == 30, s
