@@ -144,7 +144,7 @@ static int off_freeze(uint64_t until_ns, uint64_t *ret_ns)
 /*
  * For the first reason; the others find it done. A program that cannot be frozen yet, since its
  * kernels are in the way of the proof, is not held. A limit is kept as well as possible, and the
- * proof follows behind the closed gate: off_go_on().
+ * proof follows behind the closed gate: off_open().
  */
 static uint32_t off_begin(CUdevice dev, enum share_reason reason)
 {
