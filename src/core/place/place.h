@@ -69,7 +69,8 @@ struct place_gpu {
 	bool is_out;          /* it has an error */
 	uint64_t total;       /* bytes, to PLACE_BYTES_MAX */
 	uint64_t reserve;     /* bytes that the scheduler keeps in no budget */
-	uint64_t others;      /* bytes: external, and footprints of clients that are no job's */
+	uint64_t external;    /* bytes of programs that are no clients: they take no turns */
+	uint64_t others;      /* bytes: footprints of clients that are no job's */
 	uint32_t n_others;    /* clients that are no job's */
 	uint32_t degree;      /* the GPU's sharing degree: 1 in the modes serial and concurrent; 0:
 			       * any number */
@@ -122,7 +123,8 @@ enum place_reason {
 	PLACE_OUT,       /* it has an error; until it is back */
 	PLACE_APART,     /* a job that this one keeps away from is there */
 	PLACE_FULL,      /* as many programs and jobs are there as its sharing degree allows */
-	PLACE_NO_ROOM,   /* is_whole: too few bytes are free; else turns_max are there already */
+	PLACE_NO_ROOM,   /* is_whole: too few bytes are free; else turns_max are there already, or
+			  * external leaves too few bytes for its turns */
 	PLACE_CLAIMED,   /* another job has waited for long, and is next there */
 	PLACE_REASON_COUNT_
 };
