@@ -51,8 +51,7 @@
 struct jobs_config {
 	struct place_config place;
 	bool fair_users;       /* owners share as told above; false: all jobs are one owner's; true
-				* by default. It holds for jobs that are submitted or retried from
-				* then on */
+				* by default. It holds for jobs that are submitted from then on */
 	uint64_t reserve_ns;   /* default 60 s; 1 s to 3600 s */
 	uint64_t pass_ns;      /* default 600 s; to 86400 s */
 	uint64_t age_ns;       /* default 3600 s; 1 s to 30 days */
@@ -99,10 +98,9 @@ enum jobs_event_type {
 	JOBS_EVENT_CONFIG,   /* config. Running limits stay as they are */
 	JOBS_EVENT_GPU,      /* gpu, facts, is_other: first, and on change */
 	JOBS_EVENT_SUBMIT,   /* job (a free slot), id, since_ns, owner, priority, request, limit_ns,
-			      * n_retries */
+			      * n_retries, is_restored */
 	JOBS_EVENT_ADOPT,    /* the same and gpu, counted_ns: a job that was started before the
-			      * scheduler restarted. It is STARTED, and reserves anew. Its GPU need
-			      * not be known yet */
+			      * scheduler restarted. It is STARTED, and reserves anew */
 	JOBS_EVENT_CANCEL,   /* job: in any state; a job that has ended stays as it is */
 	JOBS_EVENT_PROGRAMS, /* job, n_programs, footprint, is_stopped: changed. Not before START */
 	JOBS_EVENT_ENDED,    /* job, end (SUCCESS, FAILED, OOM, LOST), need: from any state before
@@ -126,6 +124,8 @@ struct jobs_event {
 	uint32_t n_retries;  /* left, to JOBS_RETRIES_MAX */
 	uint64_t limit_ns;   /* 0: the default; to limit_max_ns */
 	uint64_t counted_ns; /* of its limit, used up */
+	bool is_restored;    /* it was accepted before a restart: JOBS_E_LIMIT, JOBS_E_GPU and
+			      * JOBS_E_NEVER do not apply */
 	struct jobs_request request;
 
 	uint32_t n_programs; /* its programs that are clients now */
@@ -209,7 +209,8 @@ struct jobs_status {
 	enum jobs_end end;
 	enum jobs_wait wait;
 	enum place_reason reason;
-	uint32_t position; /* from 1: at most so many starts until its own; 0: it is not queued */
+	uint32_t position; /* from 1: its rank by priority and id, or what its owner's share makes
+			    * of that if it is sooner; 0: it is not queued */
 	uint32_t gpu;      /* since START; JOBS_NONE: not started */
 	uint32_t claimed;  /* the GPU that the search for a start last kept for it, or JOBS_NONE */
 	bool is_turns;
@@ -218,8 +219,9 @@ struct jobs_status {
 	struct jobs_request request;
 	uint64_t reserved; /* bytes beyond its footprint that are kept for it */
 	uint64_t footprint;
-	uint64_t waited_ns;  /* from its submission to its last start, to its end, or to now */
-	uint64_t ran_ns;     /* since its last start, to its end or to now */
+	uint64_t waited_ns;  /* queued or resting, all waits together; since its submission */
+	uint64_t ran_ns;     /* from its last start to now or to its end; the last run of those that
+			      * rest or are queued again */
 	uint64_t counted_ns; /* of its limit, since its last start; an adopted job's before that,
 				too */
 	uint64_t limit_ns;

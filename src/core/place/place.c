@@ -179,13 +179,13 @@ static enum place_reason place_reason(const struct place *place, uint32_t gpu,
 	return PLACE_OK;
 }
 
-static void place_score_gpu(const struct place *place, uint32_t gpu,
+/* Of a GPU that jobs take load of. */
+static void place_score_gpu(const struct place *place, uint32_t gpu, const struct place_load *load,
 			    const struct place_request *request, uint64_t now_ns,
 			    struct place_score *ret)
 {
 	const struct place_config *c = &place->config;
 	const struct place_gpu *facts = &place->gpu[gpu].facts;
-	const struct place_load *load = &place->gpu[gpu].load;
 
 	memset(ret, 0, sizeof(*ret));
 	ret->reason = PLACE_NO_GPU;
@@ -219,12 +219,25 @@ uint32_t place_choose(const struct place *place, const struct place_request *req
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
 		struct place_score *s = &ret_scores[gpu];
 
-		place_score_gpu(place, gpu, request, now_ns, s);
+		place_score_gpu(place, gpu, &place->gpu[gpu].load, request, now_ns, s);
 		if (s->reason == PLACE_OK &&
 		    (best == PLACE_NONE || place_is_better(s, &ret_scores[best])))
 			best = gpu;
 	}
 	return best;
+}
+
+bool place_can_empty(const struct place *place, uint32_t gpu, const struct place_request *request)
+{
+	static const struct place_load none;
+	struct place_request alone = *request;
+	struct place_score score;
+
+	alone.apart = 0;
+	alone.claimed = 0;
+	place_score_gpu(place, gpu, &none, &alone, 0,
+			&score); /* without time: only the reason counts */
+	return score.reason == PLACE_OK;
 }
 
 enum place_reason place_reason_of(const struct place_score scores[PLACE_GPUS_MAX])

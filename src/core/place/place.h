@@ -155,6 +155,9 @@ void place_init(struct place *place, const struct place_config *config);
 uint32_t place_choose(const struct place *place, const struct place_request *request,
 		      uint64_t now_ns, struct place_score ret_scores[PLACE_GPUS_MAX]);
 
+/* Whether the job could start on gpu if no other job was there. */
+bool place_can_empty(const struct place *place, uint32_t gpu, const struct place_request *request);
+
 /*
  * The one reason that stands for all GPUs, of scores for which none is PLACE_OK: the one that is
  * likely to end first. PLACE_TOO_SMALL, PLACE_RESERVED, PLACE_NOT_IN_SET, PLACE_NOT_ASKED and
