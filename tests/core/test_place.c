@@ -326,6 +326,7 @@ static void the_best_gpu_is_chosen(void **state)
 	/* Where it fits stands before where it would take turns, whatever the score. */
 	place.gpu[2].load = (struct place_load){71 * GIB, 1};
 	place.gpu[1].load.n_jobs = 3;
+	place.gpu[1].facts.temperature = 100;
 	for (int i = 0; i < 4; i++)
 		place.gpu[i].facts.utilization = i == 2 ? 0 : 100;
 	place.gpu[0].facts.others = place.gpu[3].facts.others = 71 * GIB;

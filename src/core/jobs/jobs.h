@@ -14,8 +14,8 @@
  * touches a file descriptor.
  *
  * Order: priority first. Within a priority, the owner that has the fewest jobs running; then the
- * owner whose last start is longest ago; within an owner the id, which rises by submission. An
- * owner's oldest job that has waited for age_ns goes before all of that, once in age_ns.
+ * owner whose last start or end is longest ago; within an owner the id, which rises by submission.
+ * An owner's oldest job that has waited for age_ns goes before all of that, once in age_ns.
  *
  * Start: a job starts when its need fits on a GPU beside the margin. A job that is not is_whole
  * also starts where it would take turns, as far as the GPU's sharing degree allows (place.h).

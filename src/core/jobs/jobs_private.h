@@ -54,7 +54,7 @@ struct jobs_owner {
 	uint32_t n_jobs;       /* 0: not in use */
 	uint32_t n_on;         /* of them: started, and not ended */
 	uint32_t n_queued;
-	uint64_t turn;    /* number of its last start, or of its coming */
+	uint64_t turn;    /* number of its last start or end, or of its coming */
 	uint64_t aged_ns; /* its last start out of order for age */
 };
 

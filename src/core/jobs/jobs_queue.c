@@ -164,8 +164,9 @@ struct tree_key jobs_front_key(const struct jobs *jobs, uint32_t job, uint32_t n
 {
 	const struct jobs_owner *o = jobs_owner_of(jobs, job);
 
-	return (struct tree_key){JOBS_PRIORITY_MAX - jobs->slots[job].priority,
-				 (uint64_t)o->n_on + n_before, o->turn};
+	return (struct tree_key){(uint64_t)(JOBS_PRIORITY_MAX - jobs->slots[job].priority) << 32 |
+					 n_before / JOBS_TIER,
+				 o->n_on, o->turn};
 }
 
 /* The line's jobs, or its owner's account, have changed: its places follow. */
@@ -252,7 +253,10 @@ void jobs_queue_begin(struct jobs *jobs, uint32_t job, bool is_aged)
 
 void jobs_queue_end(struct jobs *jobs, uint32_t job)
 {
-	jobs_owner_of(jobs, job)->n_on--;
+	struct jobs_owner *o = jobs_owner_of(jobs, job);
+
+	o->n_on--;
+	o->turn = ++jobs->n_turns;
 	jobs_owner_move(jobs, jobs->slots[job].owner);
 }
 

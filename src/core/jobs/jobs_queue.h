@@ -38,7 +38,13 @@ struct tree_slots jobs_fronts(const struct jobs *jobs);
 struct tree_slots jobs_oldest(const struct jobs *jobs);
 struct tree_slots jobs_nodes(const struct jobs *jobs, enum job_node kind);
 
-/* The key of job in its lane if n_before of its owner's stand before it there. */
+/*
+ * An owner may have many jobs in a lane that cannot start. After JOBS_TIER of them, the other
+ * owners' jobs of that priority are looked at, so that few owners cannot hide the others.
+ */
+#define JOBS_TIER 4
+
+/* The key of job in its lane if n_before of its owner's have been looked at there. */
 struct tree_key jobs_front_key(const struct jobs *jobs, uint32_t job, uint32_t n_before);
 
 uint32_t jobs_position(const struct jobs *jobs, uint32_t job);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The search goes through the queue in its order, and stops at the first job that can start. A job
- * that cannot start lets the next one of its owner and lane be looked at, which stands where it
- * would stand if the first one had started. The jobs that may be next are kept in a heap.
+ * The search goes through the queue in its order, and stops at the first job that can start. The
+ * jobs that may be next are kept in a heap: of each lane the next front, and of each owner and lane
+ * the successor of the job that was looked at last.
  */
 
 #include "core/jobs/jobs_search.h"
