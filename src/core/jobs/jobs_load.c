@@ -28,7 +28,8 @@ void jobs_load_charge(struct jobs *jobs, uint32_t job)
 {
 	struct job *j = &jobs->slots[job];
 	struct place_load *load = &jobs->place.gpu[j->gpu].load;
-	uint64_t charged = j->is_reserved ? u64_max(j->request.need, j->footprint) : j->footprint;
+	/* A reservation ends when the footprint has reached it. */
+	uint64_t charged = j->is_reserved ? j->request.need : j->footprint;
 
 	if (charged == j->charged)
 		return;
