@@ -270,7 +270,7 @@ check-sim-sched: $(B)/tests/sim/sim_sched
 check-sim-share: $(B)/tests/sim/sim_share
 	$< $(SEED) $(if $(SAN),12,100)
 check-sim-jobs: $(B)/tests/sim/sim_jobs
-	$< $(SEED) $(if $(SAN),10,60)
+	$< $(SEED) $(if $(SAN),10,40)
 check-exhaustive: $(B)/tests/sim/exhaustive
 	$< $(if $(SAN),5,6)
 check-exhaustive-share: $(B)/tests/sim/exhaustive_share
@@ -380,7 +380,7 @@ bench: all apps $(benches) ## costs of the gate, of a launch, of a decision, bes
 # Only the costs of decisions are kept, as the minimum of several runs.
 DECISIONS = tests/bench/results/decisions.txt
 .PHONY: bench-decisions
-bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy ## writes the costs of decisions to tests/bench/results
+bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy $(B)/tests/bench/bench_jobs ## writes the costs of decisions to tests/bench/results
 	{ date -u '+%Y-%m-%d %H:%M UTC, by make bench-decisions' && \
 	  printf '%s, %s processors' "$$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$$(nproc)" && \
 	  printf ', load %s before\n' "$$(cut -d' ' -f1 /proc/loadavg)" && \

@@ -84,19 +84,17 @@ static uint32_t job_n_before(const struct job_model *model, uint32_t job)
 
 /* ---- the order, as it reads ------------------------------------------------------ */
 
-/* The first that is different says; both are less if a goes before b. */
+/* The first difference decides. */
 static bool job_goes_before(const struct job_model *model, uint32_t a, uint32_t b)
 {
 	const struct job_model_job *left = &model->jobs[a], *right = &model->jobs[b];
-	uint32_t tiers[] = {job_n_before(model, a) / JOBS_TIER, job_n_before(model, b) / JOBS_TIER};
-	uint32_t n_on[] = {job_n_on(model, left->owner), job_n_on(model, right->owner)};
 
 	if (left->priority != right->priority)
 		return left->priority > right->priority;
-	if (tiers[0] != tiers[1])
-		return tiers[0] < tiers[1];
-	if (n_on[0] != n_on[1])
-		return n_on[0] < n_on[1];
+	if (left->tier != right->tier)
+		return left->tier < right->tier;
+	if (left->n_on != right->n_on)
+		return left->n_on < right->n_on;
 	if (left->owner != right->owner)
 		return model->turn[left->owner] < model->turn[right->owner];
 	return left->id < right->id;
@@ -231,6 +229,8 @@ static uint32_t job_search(struct job_model *model, uint32_t *ret_gpu, bool *ret
 	for (uint32_t i = 0; i < model->n_slots; i++) {
 		if (model->jobs[i].state != JOBS_QUEUED)
 			continue;
+		model->jobs[i].tier = job_n_before(model, i) / JOBS_TIER;
+		model->jobs[i].n_on = job_n_on(model, model->jobs[i].owner);
 		job_order_add(model, &all, i, job_goes_before);
 		if (job_is_oldest(model, i))
 			job_order_add(model, &old, i, job_is_older);

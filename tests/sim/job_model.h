@@ -24,6 +24,7 @@ struct job_model_job {
 	uint64_t footprint;
 	uint64_t limit_ns, counted_ns;
 	uint64_t queued_ns, reserve_until_ns, due_ns;
+	uint32_t tier, n_on; /* queued: at the last search */
 };
 
 struct job_model {

@@ -48,7 +48,7 @@ struct sim_job {
 
 static struct {
 	uint64_t seed, rng, now, start_ns, hash, last_id;
-	bool has_faults;
+	bool has_faults, is_crowded; /* many wait for room in one lane */
 	uint32_t n_gpus, n_slots, n_owners;
 	struct jobs_config config;
 	struct place_gpu gpus[PLACE_GPUS_MAX]; /* as they are without faults */
@@ -192,6 +192,11 @@ static struct jobs_event sim_any_job(uint32_t job)
 		.is_whole = sim_is_one_in(3),
 		.apart = sim_is_one_in(6) ? 1 + sim_below(2) : 0,
 	};
+	if (sim.is_crowded) {
+		event.request.gpu = PLACE_ANY;
+		event.request.is_whole = !sim_is_one_in(8);
+		event.request.need = (sim_is_one_in(8) ? 5 : 80) * GIB;
+	}
 	if (sim_is_one_in(2))
 		event.request.model.text[0] = (char)('a' + sim_below(4));
 	return event;
@@ -428,7 +433,8 @@ static void sim_begin(uint64_t seed)
 	sim.seed = sim.rng = seed;
 	sim.has_faults = seed % 2;
 	sim.n_gpus = 1 + (uint32_t)sim_below(4);
-	sim.n_slots = 4 + (uint32_t)sim_below(seed % 5 ? 30 : JOB_MODEL_JOBS - 4);
+	sim.is_crowded = seed % 5 == 0;
+	sim.n_slots = sim.is_crowded ? JOB_MODEL_JOBS : 4 + (uint32_t)sim_below(30);
 	sim.n_owners = 1 + (uint32_t)sim_below(JOB_MODEL_OWNERS);
 	sim.start_ns = sim.now = 1000 * S;
 	sim_set_config();

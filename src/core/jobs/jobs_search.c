@@ -136,6 +136,7 @@ uint32_t jobs_search_place(const struct jobs *jobs, const struct jobs_request *r
 {
 	struct place_request r = search_request(jobs, request, job);
 
+	r.is_explained = true;
 	return place_choose(&jobs->place, &r, now_ns, ret_scores);
 }
 
@@ -232,7 +233,7 @@ bool jobs_search(struct jobs *jobs, struct jobs_found *ret_found)
 		struct search_next next = search_pop(&s);
 		uint32_t lane = jobs->slots[next.line].its_line.lane;
 
-		if (!search_is_open(&s, lane) || s.n_looked[lane]++ == JOBS_LOOK_MAX)
+		if (!search_is_open(&s, lane) || s.n_looked[lane]++ >= JOBS_LOOK_MAX)
 			continue;
 		if (search_look(&s, next.job, ret_found))
 			return true;

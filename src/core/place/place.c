@@ -198,8 +198,10 @@ static void place_score_gpu(const struct place *place, uint32_t gpu, const struc
 	ret->n_on = facts->n_others + load->n_jobs;
 	ret->degree = facts->degree;
 	ret->is_fit = u64_excess(ret->free, ret->margin) >= request->need;
-	place_add_parts(place, gpu, request, now_ns, ret);
 	ret->reason = place_reason(place, gpu, request, ret);
+	/* A queue asks about many jobs that cannot start, and divisions are most of the cost. */
+	if (ret->reason == PLACE_OK || request->is_explained)
+		place_add_parts(place, gpu, request, now_ns, ret);
 }
 
 static bool place_is_better(const struct place_score *a, const struct place_score *b)

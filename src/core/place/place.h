@@ -110,6 +110,8 @@ struct place_request {
 	uint32_t apart;          /* mask of the GPUs that the job must keep away from */
 	uint32_t claimed;        /* mask of the GPUs that are kept for other jobs */
 	bool is_whole;           /* waits for room: starts only where it fits */
+	bool is_explained;       /* the parts of the score are wanted of all GPUs, not only of those
+				  * where the job can start */
 };
 
 /* Why a job cannot start on a GPU now. The first one that applies. */
@@ -129,7 +131,10 @@ enum place_reason {
 	PLACE_REASON_COUNT_
 };
 
-/* The answer for a GPU. free and so on are set whatever the reason, unless PLACE_NO_GPU. */
+/*
+ * The answer for a GPU. All but the parts of the score are set whatever the reason, unless it is
+ * PLACE_NO_GPU. The parts are 0 where they were not wanted.
+ */
 struct place_score {
 	enum place_reason reason;
 	bool is_fit;                  /* need and margin are free */
