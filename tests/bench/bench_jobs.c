@@ -86,7 +86,7 @@ static void begin(const struct row *row)
 	struct jobs_config config;
 
 	jobs_config_default(&config);
-	config.pass_ns = 86400 * S; /* a claim would spare looks */
+	config.pass_ns = 86400 * S; /* a booking would spare looks */
 	seed = 1;
 	last_id = now_ns = 0;
 	jobs_init(&jobs, slots, SLOTS, &config);

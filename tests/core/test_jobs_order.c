@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which job starts next, and where: order, owners, age, passing, claims. */
+/* Which job starts next, and where: order, owners, age, passing, bookings. */
 
 #include "job_rig.h"
 
@@ -264,7 +264,7 @@ static void a_dry_run_explains_and_changes_nothing(void **state)
 	assert_memory_equal(&rig, &before, sizeof(rig));
 }
 
-/* ---- passing and claims ---------------------------------------------------------------- */
+/* ---- passing and bookings -------------------------------------------------------------- */
 
 static void a_job_that_waits_for_room_is_passed_for_a_while(void **state)
 {
@@ -277,12 +277,12 @@ static void a_job_that_waits_for_room_is_passed_for_a_while(void **state)
 	STARTS(0, 2, 3);
 	allocate(0, 60);
 	assert_int_equal(job_rig_status(&rig, 1).reason, PLACE_NO_ROOM);
-	assert_int_equal(job_rig_status(&rig, 1).claimed, JOBS_NONE);
+	assert_int_equal(job_rig_status(&rig, 1).booked, JOBS_NONE);
 	job_rig_at(&rig, rig.now + rig.config.pass_ns);
 	job_rig_submit(&rig, 4, 10);
 	STARTS(0, 2, 3);
-	assert_int_equal(job_rig_status(&rig, 1).claimed, 0);
-	assert_int_equal(job_rig_status(&rig, 4).reason, PLACE_CLAIMED);
+	assert_int_equal(job_rig_status(&rig, 1).booked, 0);
+	assert_int_equal(job_rig_status(&rig, 4).reason, PLACE_BOOKED);
 	finish(2);
 	finish(3);
 	STARTS(0, 2, 3);
@@ -291,7 +291,7 @@ static void a_job_that_waits_for_room_is_passed_for_a_while(void **state)
 	assert_true(job_rig_did(&rig, 4, JOBS_ACTION_START)->gpu == 0);
 }
 
-static void a_claim_ends_with_its_job(void **state)
+static void a_booking_ends_with_its_job(void **state)
 {
 	(void)state;
 	job_rig_init(&rig, 1, 0);
@@ -305,7 +305,7 @@ static void a_claim_ends_with_its_job(void **state)
 	STARTS(0, 2);
 }
 
-static void a_job_that_goes_before_is_not_kept_off_by_a_claim(void **state)
+static void a_job_that_goes_before_is_not_kept_off_by_a_booking(void **state)
 {
 	(void)state;
 	job_rig_init(&rig, 1, 0);
@@ -318,7 +318,7 @@ static void a_job_that_goes_before_is_not_kept_off_by_a_claim(void **state)
 	STARTS(0, 3);
 }
 
-static void each_claim_takes_one_gpu_the_one_with_most_room(void **state)
+static void each_booking_takes_one_gpu_the_one_with_most_room(void **state)
 {
 	(void)state;
 	job_rig_init(&rig, 3, 0);
@@ -330,17 +330,17 @@ static void each_claim_takes_one_gpu_the_one_with_most_room(void **state)
 	job_rig_at(&rig, rig.now + rig.config.reserve_ns - 1); /* they reserve still */
 	rig.config.pass_ns = 0;
 	assert_int_equal(job_rig_config(&rig), 0);
-	assert_int_equal(job_rig_status(&rig, 3).claimed, 1);
-	assert_int_equal(job_rig_status(&rig, 4).claimed, 2);
+	assert_int_equal(job_rig_status(&rig, 3).booked, 1);
+	assert_int_equal(job_rig_status(&rig, 4).booked, 2);
 	job_rig_submit(&rig, 5, 10); /* one GPU is left */
 	assert_int_equal(job_rig_status(&rig, 5).gpu, 0);
 	submit_whole(6, 90);
 	job_rig_submit(&rig, 7, 10);
-	assert_int_equal(job_rig_status(&rig, 7).reason, PLACE_CLAIMED);
+	assert_int_equal(job_rig_status(&rig, 7).reason, PLACE_BOOKED);
 }
 
 /* Programs that are no jobs may stay for ever. */
-static void nobody_claims_a_gpu_that_jobs_alone_do_not_keep_full(void **state)
+static void nobody_books_a_gpu_that_jobs_alone_do_not_keep_full(void **state)
 {
 	struct place_gpu card = job_rig_card(100 * GIB, 0);
 
@@ -353,7 +353,7 @@ static void nobody_claims_a_gpu_that_jobs_alone_do_not_keep_full(void **state)
 	job_rig_at(&rig, rig.now + 10 * rig.config.age_ns);
 	job_rig_submit(&rig, 1, 10);
 	STARTS(1);
-	assert_int_equal(job_rig_status(&rig, 0).claimed, JOBS_NONE);
+	assert_int_equal(job_rig_status(&rig, 0).booked, JOBS_NONE);
 }
 
 static void many_that_wait_for_room_hide_nobody_of_another_kind(void **state)
@@ -460,7 +460,7 @@ static void a_job_that_is_old_and_waits_for_room_gets_it(void **state)
 	job_rig_at(&rig, rig.now + rig.config.age_ns - 1); /* when job 0 reaches its limit */
 	job_rig_at(&rig, rig.now + 1);
 	submit(2, 10, 2, 100);
-	assert_int_equal(job_rig_status(&rig, 1).claimed, 0);
+	assert_int_equal(job_rig_status(&rig, 1).booked, 0);
 	STARTS(0);
 	finish(0);
 	STARTS(0, 1, 2);
@@ -482,10 +482,10 @@ int main(void)
 		cmocka_unit_test(a_place_for_one_gpu_alone_is_waited_for_without_harm_to_others),
 		cmocka_unit_test(a_dry_run_explains_and_changes_nothing),
 		cmocka_unit_test(a_job_that_waits_for_room_is_passed_for_a_while),
-		cmocka_unit_test(a_claim_ends_with_its_job),
-		cmocka_unit_test(a_job_that_goes_before_is_not_kept_off_by_a_claim),
-		cmocka_unit_test(each_claim_takes_one_gpu_the_one_with_most_room),
-		cmocka_unit_test(nobody_claims_a_gpu_that_jobs_alone_do_not_keep_full),
+		cmocka_unit_test(a_booking_ends_with_its_job),
+		cmocka_unit_test(a_job_that_goes_before_is_not_kept_off_by_a_booking),
+		cmocka_unit_test(each_booking_takes_one_gpu_the_one_with_most_room),
+		cmocka_unit_test(nobody_books_a_gpu_that_jobs_alone_do_not_keep_full),
 		cmocka_unit_test(many_that_wait_for_room_hide_nobody_of_another_kind),
 		cmocka_unit_test(a_job_of_low_priority_starts_when_it_has_waited_long_enough),
 		cmocka_unit_test(the_oldest_of_each_owner_may_be_the_first),

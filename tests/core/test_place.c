@@ -215,8 +215,8 @@ static void each_reason_excludes_a_gpu(void **state)
 			request.is_whole = true;
 			slot->load.charged = 21 * GIB;
 			break;
-		case PLACE_CLAIMED:
-			request.claimed = 1;
+		case PLACE_BOOKED:
+			request.booked = 1;
 			break;
 		case PLACE_REASON_COUNT_:
 			break;
@@ -279,7 +279,7 @@ static void a_gpu_that_jobs_will_leave_can_be_waited_for(void **state)
 	(void)state;
 	place_reset(PLACE_PRESET_BALANCED, 1);
 	request.is_whole = true;
-	request.apart = request.claimed = 1;
+	request.apart = request.booked = 1;
 	place.gpu[0].load = (struct place_load){50 * GIB, 1};
 	place.gpu[0].facts.degree = 1;
 	assert_true(place_can_empty(&place, 0, &request));
@@ -310,8 +310,8 @@ static void the_reason_for_all_is_the_one_that_may_end_first(void **state)
 	assert_int_equal(place_reason_of(scores), PLACE_FULL);
 	scores[0].reason = PLACE_NO_ROOM;
 	assert_int_equal(place_reason_of(scores), PLACE_NO_ROOM);
-	scores[1].reason = PLACE_CLAIMED;
-	assert_int_equal(place_reason_of(scores), PLACE_CLAIMED);
+	scores[1].reason = PLACE_BOOKED;
+	assert_int_equal(place_reason_of(scores), PLACE_BOOKED);
 }
 
 /* ---- the order ------------------------------------------------------------------- */

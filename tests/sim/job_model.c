@@ -20,7 +20,7 @@ void job_model_init(struct job_model *model, uint32_t n_slots, const struct jobs
 	model->n_slots = n_slots;
 	place_init(&model->place, &config->place);
 	for (int gpu = 0; gpu < PLACE_GPUS_MAX; gpu++)
-		model->claims[gpu] = JOBS_NONE;
+		model->booked[gpu] = JOBS_NONE;
 }
 
 /* ---- sums by a look at all ------------------------------------------------------ */
@@ -163,8 +163,8 @@ static uint32_t job_choose(struct job_model *model, uint32_t job, struct place_r
 			ret_request->apart |= 1u << k->gpu;
 	}
 	for (int gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
-		if (model->claims[gpu] != JOBS_NONE && model->claims[gpu] != job)
-			ret_request->claimed |= 1u << gpu;
+		if (model->booked[gpu] != JOBS_NONE && model->booked[gpu] != job)
+			ret_request->booked |= 1u << gpu;
 	}
 	return place_choose(&model->place, ret_request, model->now_ns, ret_scores);
 }
@@ -183,25 +183,25 @@ static bool job_look(struct job_model *model, uint32_t job, uint32_t *ret_gpu, b
 	if (model->now_ns < model->jobs[job].queued_ns + model->config.pass_ns)
 		return false;
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
-		if (model->claims[gpu] == job)
+		if (model->booked[gpu] == job)
 			return false;
-		if (model->claims[gpu] == JOBS_NONE &&
+		if (model->booked[gpu] == JOBS_NONE &&
 		    place_can_empty(&model->place, gpu, &request) &&
 		    (best == PLACE_NONE || scores[gpu].free > scores[best].free))
 			best = gpu;
 	}
 	if (best != PLACE_NONE)
-		model->claims[best] = job;
+		model->booked[best] = job;
 	return false;
 }
 
-/* A GPU where some job might start: there is a place, and nobody has claimed it. */
+/* A GPU where some job might start: there is a place, and nobody has booked it. */
 static bool job_is_open(const struct job_model *model, uint32_t gpu)
 {
 	const struct place_gpu *facts = &model->place.gpu[gpu].facts;
 	uint32_t n_on = facts->n_others + model->place.gpu[gpu].load.n_jobs;
 
-	return facts->is_known && !facts->is_out && model->claims[gpu] == JOBS_NONE &&
+	return facts->is_known && !facts->is_out && model->booked[gpu] == JOBS_NONE &&
 	       (facts->degree == 0 || n_on < facts->degree) &&
 	       model->config.place.allowed >> gpu & 1 && !(model->config.place.reserved >> gpu & 1);
 }
@@ -222,7 +222,7 @@ static uint32_t job_search(struct job_model *model, uint32_t *ret_gpu, bool *ret
 	uint32_t n_looked[JOBS_LANES] = {0};
 
 	for (int gpu = 0; gpu < PLACE_GPUS_MAX; gpu++)
-		model->claims[gpu] = JOBS_NONE;
+		model->booked[gpu] = JOBS_NONE;
 	job_model_load(model);
 	if (!job_has_open(model, &any))
 		return JOBS_NONE;
@@ -521,7 +521,7 @@ static void job_model_compare(struct job_model *model, const struct jobs *jobs, 
 	if (is_full)
 		return;
 	assert(jobs_deadline(jobs) == due_ns);
-	assert(!memcmp(model->claims, jobs->claims, sizeof(model->claims)));
+	assert(!memcmp(model->booked, jobs->booked, sizeof(model->booked)));
 }
 
 /* All that decides whether a job can start. Only a change of it needs a search. */

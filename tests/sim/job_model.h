@@ -5,7 +5,7 @@
 /*
  * The queue of jobs a second time, as its rules read: no trees, no timers, each question answered
  * by a look at every job. It is fed the same events, and must give the same actions, states, sums,
- * claims and deadline. Scores come from core/place, which has tests of its own.
+ * bookings and deadline. Scores come from core/place, which has tests of its own.
  */
 
 #include "core/jobs/jobs.h"
@@ -34,7 +34,7 @@ struct job_model {
 	uint32_t n_slots;
 	uint64_t n_turns;
 	uint64_t turn[JOB_MODEL_OWNERS], aged_ns[JOB_MODEL_OWNERS];
-	uint32_t claims[PLACE_GPUS_MAX];
+	uint32_t booked[PLACE_GPUS_MAX];
 	struct job_model_job jobs[JOB_MODEL_JOBS];
 	bool was_aged[JOB_MODEL_JOBS]; /* its last start was for its age */
 };

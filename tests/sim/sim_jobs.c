@@ -57,7 +57,7 @@ static struct {
 	struct job slots[JOB_MODEL_JOBS];
 	struct job_model model;
 	struct sim_job programs[JOB_MODEL_JOBS];
-	uint64_t n_steps, n_submitted, n_done, n_started, n_turns, n_claims, n_restarts;
+	uint64_t n_steps, n_submitted, n_done, n_started, n_turns, n_booked, n_restarts;
 } sim;
 
 static void sim_on_abort(int number)
@@ -162,7 +162,7 @@ static int sim_step(struct jobs_event event)
 		given = NULL;
 	} while (r == 0 && actions.n == JOBS_ACTIONS_MAX);
 	for (uint32_t gpu = 0; gpu < sim.n_gpus; gpu++)
-		sim.n_claims += sim.jobs.claims[gpu] != JOBS_NONE;
+		sim.n_booked += sim.jobs.booked[gpu] != JOBS_NONE;
 	return r;
 }
 
@@ -557,7 +557,7 @@ int main(int argc, char **argv)
 {
 	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
 	uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 100;
-	uint64_t n_steps = 0, n_started = 0, n_turns = 0, n_claims = 0, n_restarts = 0;
+	uint64_t n_steps = 0, n_started = 0, n_turns = 0, n_booked = 0, n_restarts = 0;
 
 	(void)signal(SIGABRT, sim_on_abort);
 	printf("sim_jobs: seeds %" PRIu64 " to %" PRIu64 "\n", first, first + n - 1);
@@ -570,11 +570,11 @@ int main(int argc, char **argv)
 		n_steps += sim.n_steps;
 		n_started += sim.n_started;
 		n_turns += sim.n_turns;
-		n_claims += sim.n_claims;
+		n_booked += sim.n_booked;
 		n_restarts += sim.n_restarts;
 	}
 	printf("sim_jobs: ok, %" PRIu64 " steps, %" PRIu64 " starts, %" PRIu64
-	       " of them by turns, %" PRIu64 " claims held, %" PRIu64 " restarts\n",
-	       n_steps, n_started, n_turns, n_claims, n_restarts);
+	       " of them by turns, %" PRIu64 " bookings held, %" PRIu64 " restarts\n",
+	       n_steps, n_started, n_turns, n_booked, n_restarts);
 	return 0;
 }

@@ -66,7 +66,7 @@ void jobs_init(struct jobs *jobs, struct job *slots, uint32_t n_slots,
 	for (uint32_t lane = 0; lane < JOBS_LANES; lane++)
 		jobs->fronts[lane] = TREE_NONE;
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
-		jobs->claims[gpu] = JOBS_NONE;
+		jobs->booked[gpu] = JOBS_NONE;
 		list_init(&jobs->apart[gpu]);
 	}
 	place_init(&jobs->place, &config->place);
@@ -103,7 +103,7 @@ static void job_end_wait(struct jobs *jobs, uint32_t job)
 
 	if (j->state == JOBS_QUEUED) {
 		jobs_queue_exit(jobs, job);
-		/* It may have claimed a GPU, or hidden others from the search. */
+		/* It may have booked a GPU, or hidden others from the search. */
 		jobs->is_changed = true;
 	}
 	j->waited_ns += jobs->now_ns - j->wait_ns;

@@ -19,7 +19,7 @@
  *
  * Start: a job starts when its need fits on a GPU beside the margin. A job that is not is_whole
  * also starts where it would take turns, as far as the GPU's sharing degree allows (place.h).
- * A job that cannot start lets others pass for pass_ns after its submission. Then it claims a
+ * A job that cannot start lets others pass for pass_ns after its submission. Then it books a
  * GPU: nobody behind it starts there before it has.
  *
  * Reservation: a started job counts with its need for reserve_ns. When its programs have
@@ -212,7 +212,7 @@ struct jobs_status {
 	uint32_t position; /* from 1: its rank by priority and id, or what its owner's share makes
 			    * of that if it is sooner; 0: it is not queued */
 	uint32_t gpu;      /* since START; JOBS_NONE: not started */
-	uint32_t claimed;  /* the GPU that the search for a start last kept for it, or JOBS_NONE */
+	uint32_t booked;   /* the GPU that the search for a start last kept for it, or JOBS_NONE */
 	bool is_turns;
 	uint64_t id;
 	uint32_t owner, priority, n_retries, n_starts;
@@ -242,7 +242,7 @@ uint32_t jobs_n_on(const struct jobs *jobs, uint32_t gpu);
 
 /*
  * Where a job with this request would be placed now if none stood before it, as place_choose()
- * says; beside the claims of the last search. For `nvsharectl place --dry-run`. Changes nothing.
+ * says; beside the bookings of the last search. For `nvsharectl place --dry-run`. Changes nothing.
  */
 uint32_t jobs_place(const struct jobs *jobs, const struct jobs_request *request, uint64_t now_ns,
 		    struct place_score ret_scores[PLACE_GPUS_MAX]);

@@ -99,7 +99,7 @@ struct jobs {
 	uint32_t oldest;
 	uint32_t free_line, free_owner;
 	uint32_t n_waiting;                /* owners with queued jobs */
-	uint32_t claims[PLACE_GPUS_MAX];   /* the job that each GPU is kept for, or JOBS_NONE */
+	uint32_t booked[PLACE_GPUS_MAX];   /* the job that each GPU is kept for, or JOBS_NONE */
 	struct list apart[PLACE_GPUS_MAX]; /* started jobs that keep away from others */
 	bool is_changed;                   /* something may start that could not before */
 };

@@ -124,8 +124,8 @@ static struct place_request search_request(const struct jobs *jobs,
 	};
 
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
-		if (jobs->claims[gpu] != JOBS_NONE && jobs->claims[gpu] != job)
-			r.claimed |= 1u << gpu;
+		if (jobs->booked[gpu] != JOBS_NONE && jobs->booked[gpu] != job)
+			r.booked |= 1u << gpu;
 	}
 	return r;
 }
@@ -145,8 +145,8 @@ uint32_t jobs_search_place(const struct jobs *jobs, const struct jobs_request *r
  * of those where it can start once the jobs there have ended. Nobody begins there meanwhile, so
  * the free bytes only grow, and a later search that prefers another GPU prefers one with more.
  */
-static void search_claim(struct search *s, uint32_t job, const struct place_request *request,
-			 const struct place_score scores[PLACE_GPUS_MAX])
+static void search_book(struct search *s, uint32_t job, const struct place_request *request,
+			const struct place_score scores[PLACE_GPUS_MAX])
 {
 	struct jobs *jobs = s->jobs;
 	uint32_t best = PLACE_NONE;
@@ -155,19 +155,19 @@ static void search_claim(struct search *s, uint32_t job, const struct place_requ
 		return;
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
 		/* It was looked at as its owner's oldest one. */
-		if (jobs->claims[gpu] == job)
+		if (jobs->booked[gpu] == job)
 			return;
-		if (jobs->claims[gpu] == JOBS_NONE && place_can_empty(&jobs->place, gpu, request) &&
+		if (jobs->booked[gpu] == JOBS_NONE && place_can_empty(&jobs->place, gpu, request) &&
 		    (best == PLACE_NONE || scores[gpu].free > scores[best].free))
 			best = gpu;
 	}
 	if (best == PLACE_NONE)
 		return;
-	jobs->claims[best] = job;
+	jobs->booked[best] = job;
 	s->open &= ~(1u << best);
 }
 
-/* Can job start? If not, it may claim a GPU. */
+/* Can job start? If not, it may book a GPU. */
 static bool search_look(struct search *s, uint32_t job, struct jobs_found *ret_found)
 {
 	struct jobs *jobs = s->jobs;
@@ -176,7 +176,7 @@ static bool search_look(struct search *s, uint32_t job, struct jobs_found *ret_f
 	uint32_t gpu = place_choose(&jobs->place, &r, jobs->now_ns, scores);
 
 	if (gpu == PLACE_NONE) {
-		search_claim(s, job, &r, scores);
+		search_book(s, job, &r, scores);
 		return false;
 	}
 	*ret_found = (struct jobs_found){job, gpu, !scores[gpu].is_fit, false};
@@ -219,7 +219,7 @@ bool jobs_search(struct jobs *jobs, struct jobs_found *ret_found)
 	s.open = search_open(jobs);
 	s.n = 0;
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++)
-		jobs->claims[gpu] = JOBS_NONE;
+		jobs->booked[gpu] = JOBS_NONE;
 	if (!s.open)
 		return false;
 	if (search_old(&s, ret_found))

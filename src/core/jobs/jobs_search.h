@@ -13,14 +13,14 @@ struct jobs_found {
 };
 
 /*
- * The first job in the order of jobs.h that can start now. false: there is none. jobs::claims says
+ * The first job in the order of jobs.h that can start now. false: there is none. jobs::booked says
  * afterwards which GPUs are kept for the jobs before it that cannot start.
  */
 bool jobs_search(struct jobs *jobs, struct jobs_found *ret_found);
 
 /*
  * How a job with this request would be placed now. job: the queued one whose request it is, for
- * which its own claim does not count; JOBS_NONE: none.
+ * which its own booking does not count; JOBS_NONE: none.
  */
 uint32_t jobs_search_place(const struct jobs *jobs, const struct jobs_request *request,
 			   uint32_t job, uint64_t now_ns,

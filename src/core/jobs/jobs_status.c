@@ -24,8 +24,8 @@ static void jobs_status_wait(const struct jobs *jobs, uint32_t job, uint64_t now
 	ret->reason = gpu == PLACE_NONE ? place_reason_of(scores) : PLACE_OK;
 	ret->position = jobs_position(jobs, job);
 	for (gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
-		if (jobs->claims[gpu] == job)
-			ret->claimed = gpu;
+		if (jobs->booked[gpu] == job)
+			ret->booked = gpu;
 	}
 }
 
@@ -41,7 +41,7 @@ void jobs_status(const struct jobs *jobs, uint32_t job, uint64_t now_ns, struct 
 		.end = j->end,
 		.wait = j->state == JOBS_RESTING ? JOBS_WAIT_REST : JOBS_WAIT_NOT,
 		.gpu = is_waiting ? JOBS_NONE : j->gpu,
-		.claimed = JOBS_NONE,
+		.booked = JOBS_NONE,
 		.is_turns = !is_waiting && j->is_turns,
 		.id = j->id,
 		.owner = j->owner_number,

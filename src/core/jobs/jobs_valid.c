@@ -50,12 +50,12 @@ static void jobs_gpus_assert_valid(const struct jobs *jobs)
 	}
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
 		const struct place_slot *slot = &jobs->place.gpu[gpu];
-		uint32_t claimer = jobs->claims[gpu];
+		uint32_t booker = jobs->booked[gpu];
 
 		assert(slot->load.n_jobs == sums[gpu].n_jobs);
 		assert(slot->load.charged == sums[gpu].charged);
 		assert(slot->n_models <= PLACE_MODELS_MAX);
-		assert(claimer == JOBS_NONE || claimer < jobs->n_slots);
+		assert(booker == JOBS_NONE || booker < jobs->n_slots);
 	}
 }
 

@@ -174,8 +174,8 @@ static enum place_reason place_reason(const struct place *place, uint32_t gpu,
 		return PLACE_FULL;
 	if (!s->is_fit && !place_may_turn(place, gpu, request, s))
 		return PLACE_NO_ROOM;
-	if (request->claimed & bit)
-		return PLACE_CLAIMED;
+	if (request->booked & bit)
+		return PLACE_BOOKED;
 	return PLACE_OK;
 }
 
@@ -236,7 +236,7 @@ bool place_can_empty(const struct place *place, uint32_t gpu, const struct place
 	struct place_score score;
 
 	alone.apart = 0;
-	alone.claimed = 0;
+	alone.booked = 0;
 	place_score_gpu(place, gpu, &none, &alone, 0,
 			&score); /* without time: only the reason counts */
 	return score.reason == PLACE_OK;
@@ -246,7 +246,7 @@ enum place_reason place_reason_of(const struct place_score scores[PLACE_GPUS_MAX
 {
 	/* The first one that some GPU has. */
 	static const enum place_reason order[] = {
-		PLACE_CLAIMED,   PLACE_NO_ROOM,  PLACE_FULL,       PLACE_APART,     PLACE_OUT,
+		PLACE_BOOKED,    PLACE_NO_ROOM,  PLACE_FULL,       PLACE_APART,     PLACE_OUT,
 		PLACE_TOO_SMALL, PLACE_RESERVED, PLACE_NOT_IN_SET, PLACE_NOT_ASKED,
 	};
 
@@ -282,7 +282,7 @@ const char *place_reason_text(enum place_reason reason)
 		return "its sharing degree is reached";
 	case PLACE_NO_ROOM:
 		return "it has too little free memory";
-	case PLACE_CLAIMED:
+	case PLACE_BOOKED:
 		return "a job that has waited for long is next there";
 	case PLACE_REASON_COUNT_:
 		break;

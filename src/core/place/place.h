@@ -108,7 +108,7 @@ struct place_request {
 	struct place_name model; /* not set: none */
 	uint32_t gpu;            /* its index, or PLACE_ANY */
 	uint32_t apart;          /* mask of the GPUs that the job must keep away from */
-	uint32_t claimed;        /* mask of the GPUs that are kept for other jobs */
+	uint32_t booked;         /* mask of the GPUs that are kept for other jobs */
 	bool is_whole;           /* waits for room: starts only where it fits */
 	bool is_explained;       /* the parts of the score are wanted of all GPUs, not only of those
 				  * where the job can start */
@@ -127,7 +127,7 @@ enum place_reason {
 	PLACE_FULL,      /* as many programs and jobs are there as its sharing degree allows */
 	PLACE_NO_ROOM,   /* is_whole: too few bytes are free; else turns_max are there already, or
 			  * external leaves too few bytes for its turns */
-	PLACE_CLAIMED,   /* another job has waited for long, and is next there */
+	PLACE_BOOKED,    /* another job has waited for long, and is next there */
 	PLACE_REASON_COUNT_
 };
 
