@@ -466,6 +466,46 @@ static void a_job_that_is_old_and_waits_for_room_gets_it(void **state)
 	STARTS(0, 1, 2);
 }
 
+static void old_jobs_for_a_gpu_in_error_hide_no_other_old_one(void **state)
+{
+	struct place_gpu card = job_rig_card(100 * GIB, 1);
+	struct jobs_event event;
+
+	(void)state;
+	job_rig_init(&rig, 2, 1);
+	card.is_out = true;
+	assert_int_equal(job_rig_gpu(&rig, 1, card), 0);
+	submit(0, 10, 0, 50);
+	for (uint32_t i = 1; i <= JOBS_LOOK_MAX; i++) {
+		event = job_rig_job(&rig, i, 10);
+		event.owner = i;
+		event.request.gpu = 1;
+		assert_int_equal(job_rig_step(&rig, event), 0);
+	}
+	submit(50, 10, 50, 0);
+	job_rig_at(&rig, rig.now + rig.config.age_ns);
+	submit(51, 10, 51, 100);
+	finish(0);
+	STARTS(0, 50);
+}
+
+/* Owner 1 has jobs that wait for room; they have been looked at as the oldest ones, too. */
+static void an_old_job_books_one_gpu(void **state)
+{
+	(void)state;
+	job_rig_init(&rig, 2, 0);
+	job_rig_submit(&rig, 0, 60);
+	job_rig_submit(&rig, 1, 60);
+	submit_whole(2, 90);
+	allocate(0, 60);
+	allocate(1, 60);
+	job_rig_at(&rig, rig.now + rig.config.age_ns - 1);
+	job_rig_at(&rig, rig.now + 1);
+	job_rig_submit(&rig, 3, 10);
+	assert_int_equal(job_rig_status(&rig, 2).booked, 0);
+	assert_int_equal(job_rig_status(&rig, 3).gpu, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -490,6 +530,8 @@ int main(void)
 		cmocka_unit_test(a_job_of_low_priority_starts_when_it_has_waited_long_enough),
 		cmocka_unit_test(the_oldest_of_each_owner_may_be_the_first),
 		cmocka_unit_test(a_job_that_is_old_and_waits_for_room_gets_it),
+		cmocka_unit_test(old_jobs_for_a_gpu_in_error_hide_no_other_old_one),
+		cmocka_unit_test(an_old_job_books_one_gpu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,7 +219,7 @@ static uint32_t job_search(struct job_model *model, uint32_t *ret_gpu, bool *ret
 {
 	static const struct jobs_request any = {.gpu = PLACE_ANY};
 	struct job_order old = {0}, all = {0};
-	uint32_t n_looked[JOBS_LANES] = {0};
+	uint32_t n_looked[JOBS_LANES] = {0}, n_old[JOBS_LANES] = {0};
 
 	for (int gpu = 0; gpu < PLACE_GPUS_MAX; gpu++)
 		model->booked[gpu] = JOBS_NONE;
@@ -235,9 +235,13 @@ static uint32_t job_search(struct job_model *model, uint32_t *ret_gpu, bool *ret
 		if (job_is_oldest(model, i))
 			job_order_add(model, &old, i, job_is_older);
 	}
-	for (uint32_t i = 0; i < old.n && i < JOBS_LOOK_MAX; i++) {
+	for (uint32_t i = 0; i < old.n; i++) {
+		const struct jobs_request *request = &model->jobs[old.at[i]].request;
+
 		if (model->now_ns < job_old_since(model, old.at[i]) + model->config.age_ns)
 			break;
+		if (!job_has_open(model, request) || n_old[jobs_lane(request)]++ >= JOBS_LOOK_MAX)
+			continue;
 		model->was_aged[old.at[i]] = true;
 		if (job_look(model, old.at[i], ret_gpu, ret_is_turns))
 			return old.at[i];

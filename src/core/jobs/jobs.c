@@ -62,9 +62,9 @@ void jobs_init(struct jobs *jobs, struct job *slots, uint32_t n_slots,
 	jobs->config = *config;
 	jobs->slots = slots;
 	jobs->n_slots = n_slots;
-	jobs->all = jobs->timers = jobs->oldest = TREE_NONE;
+	jobs->all = jobs->timers = TREE_NONE;
 	for (uint32_t lane = 0; lane < JOBS_LANES; lane++)
-		jobs->fronts[lane] = TREE_NONE;
+		jobs->fronts[lane] = jobs->oldest[lane] = TREE_NONE;
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
 		jobs->booked[gpu] = JOBS_NONE;
 		list_init(&jobs->apart[gpu]);

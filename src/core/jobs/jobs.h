@@ -27,9 +27,9 @@
  * counts in any case, so the larger of the two is charged. The reservation ends early when the
  * footprint has reached the need.
  *
- * Cost: with n jobs an event takes O(log n), plus the search for a start. That looks at no more
- * than JOBS_LOOK_MAX jobs that cannot start for each GPU and kind, and at none where no GPU has a
- * place.
+ * Cost: with n jobs an event takes O(log n), plus the search for a start. That looks at no job
+ * where no GPU has a place. Else it looks, for each GPU and kind, at no more than JOBS_LOOK_MAX
+ * jobs that cannot start and at as many old ones.
  *
  * Ownership: the caller owns struct jobs and the array of jobs that it names.
  * Threading: none; one caller at a time.

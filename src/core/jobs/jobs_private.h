@@ -41,7 +41,8 @@ struct jobs_line {
 	uint32_t old;
 	struct tree_node front;  /* of its lane; by priority of its first job, the owner's load and
 				  * turn, that job's id */
-	struct tree_node oldest; /* of all lanes; by when its oldest job goes first */
+	struct tree_node oldest; /* of its lane; by the time since which its oldest job counts as
+				  * waiting, that job's id */
 };
 
 /*
@@ -96,7 +97,7 @@ struct jobs {
 	uint64_t n_turns;     /* numbers given to owners */
 	uint32_t all, timers; /* roots */
 	uint32_t fronts[JOBS_LANES];
-	uint32_t oldest;
+	uint32_t oldest[JOBS_LANES];
 	uint32_t free_line, free_owner;
 	uint32_t n_waiting;                /* owners with queued jobs */
 	uint32_t booked[PLACE_GPUS_MAX];   /* the job that each GPU is kept for, or JOBS_NONE */

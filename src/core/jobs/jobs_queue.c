@@ -164,7 +164,8 @@ struct tree_key jobs_front_key(const struct jobs *jobs, uint32_t job, uint32_t n
 {
 	const struct jobs_owner *o = jobs_owner_of(jobs, job);
 
-	return (struct tree_key){(uint64_t)(JOBS_PRIORITY_MAX - jobs->slots[job].priority) << 32 |
+	return (struct tree_key){(uint64_t)(JOBS_PRIORITY_MAX + 1 - jobs->slots[job].priority)
+						 << 32 |
 					 n_before / JOBS_TIER,
 				 o->n_on, o->turn};
 }
@@ -178,14 +179,14 @@ static void jobs_line_move(struct jobs *jobs, uint32_t slot)
 	uint64_t since_ns;
 
 	tree_remove(fronts, root, slot);
-	tree_remove(oldest, &jobs->oldest, slot);
+	tree_remove(oldest, &jobs->oldest[line->lane], slot);
 	if (line->owned == TREE_NONE)
 		return;
 	front = tree_first(jobs_nodes(jobs, JOB_NODE_OWNED), line->owned);
 	old = tree_first(jobs_nodes(jobs, JOB_NODE_OLD), line->old);
 	since_ns = u64_max(jobs->slots[old].queued_ns, jobs_owner_of(jobs, old)->aged_ns);
 	tree_insert(fronts, root, slot, jobs_front_key(jobs, front, 0));
-	tree_insert(oldest, &jobs->oldest, slot,
+	tree_insert(oldest, &jobs->oldest[line->lane], slot,
 		    (struct tree_key){since_ns, jobs->slots[old].id, 0});
 }
 

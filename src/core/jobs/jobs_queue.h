@@ -44,7 +44,10 @@ struct tree_slots jobs_nodes(const struct jobs *jobs, enum job_node kind);
  */
 #define JOBS_TIER 4
 
-/* The key of job in its lane if n_before of its owner's have been looked at there. */
+/*
+ * The key of job in its lane if n_before of its owner's have been looked at there. Its first number
+ * is above 0, so that a search can put old jobs before all others.
+ */
 struct tree_key jobs_front_key(const struct jobs *jobs, uint32_t job, uint32_t n_before);
 
 uint32_t jobs_position(const struct jobs *jobs, uint32_t job);

@@ -12,6 +12,7 @@
 #include "core/jobs/jobs_queue.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* A job that may be next. */
 struct search_next {
@@ -19,15 +20,19 @@ struct search_next {
 	uint64_t id;
 	uint32_t job, line;
 	uint32_t n_before; /* of its owner's, in its lane */
+	bool is_old;       /* it goes first for its age */
 };
 
-/* Each job that was looked at is replaced by two at the most: its successor, and the next front. */
-#define SEARCH_MAX (JOBS_LANES * (JOBS_LOOK_MAX + 1))
+/*
+ * Each job that was looked at is replaced by two at the most: its successor, and the next front. An
+ * old one is replaced by the next old one.
+ */
+#define SEARCH_MAX (JOBS_LANES * (JOBS_LOOK_MAX + 2))
 
 struct search {
 	struct jobs *jobs;
-	uint32_t open; /* GPUs where a job may start */
-	uint32_t n_looked[JOBS_LANES];
+	uint32_t open;                    /* GPUs where a job may start */
+	uint32_t n_looked[JOBS_LANES][2]; /* not old, old */
 	uint32_t n;
 	struct search_next heap[SEARCH_MAX];
 };
@@ -85,9 +90,36 @@ static void search_push_front(struct search *s, uint32_t line)
 		search_push_job(s, tree_first(owned, s->jobs->slots[line].its_line.owned), line, 0);
 }
 
+/* A line's oldest job, if it is old enough; it stands before all that are not. */
+static void search_push_old(struct search *s, uint32_t line)
+{
+	const struct jobs_line *l;
+	uint32_t job;
+
+	if (line == TREE_NONE)
+		return;
+	l = &s->jobs->slots[line].its_line;
+	if (s->jobs->now_ns - l->oldest.key.first < s->jobs->config.age_ns)
+		return;
+	job = tree_first(jobs_nodes(s->jobs, JOB_NODE_OLD), l->old);
+	search_push(s, &(struct search_next){
+			       .key = {0, l->oldest.key.first, 0},
+			       .id = s->jobs->slots[job].id,
+			       .job = job,
+			       .line = line,
+			       .is_old = true,
+		       });
+}
+
 static void search_push_after(struct search *s, const struct search_next *looked)
 {
-	uint32_t next = tree_next(jobs_nodes(s->jobs, JOB_NODE_OWNED), looked->job);
+	uint32_t next;
+
+	if (looked->is_old) {
+		search_push_old(s, tree_next(jobs_oldest(s->jobs), looked->line));
+		return;
+	}
+	next = tree_next(jobs_nodes(s->jobs, JOB_NODE_OWNED), looked->job);
 
 	if (next != TREE_NONE)
 		search_push_job(s, next, looked->line, looked->n_before + 1);
@@ -183,27 +215,6 @@ static bool search_look(struct search *s, uint32_t job, struct jobs_found *ret_f
 	return true;
 }
 
-/* Each owner's oldest job, if it goes first for its age. */
-static bool search_old(struct search *s, struct jobs_found *ret_found)
-{
-	const struct jobs *jobs = s->jobs;
-	uint32_t line = tree_first(jobs_oldest(jobs), jobs->oldest);
-
-	for (uint32_t i = 0; i < JOBS_LOOK_MAX && line != TREE_NONE; i++) {
-		const struct jobs_line *l = &jobs->slots[line].its_line;
-		uint32_t job = tree_first(jobs_nodes(jobs, JOB_NODE_OLD), l->old);
-
-		if (jobs->now_ns - l->oldest.key.first < jobs->config.age_ns)
-			break;
-		if (search_look(s, job, ret_found)) {
-			ret_found->is_aged = true;
-			return true;
-		}
-		line = tree_next(jobs_oldest(jobs), line);
-	}
-	return false;
-}
-
 static bool search_is_open(const struct search *s, uint32_t lane)
 {
 	uint32_t gpu = jobs_lane_gpu(lane);
@@ -218,25 +229,25 @@ bool jobs_search(struct jobs *jobs, struct jobs_found *ret_found)
 	s.jobs = jobs;
 	s.open = search_open(jobs);
 	s.n = 0;
+	memset(s.n_looked, 0, sizeof(s.n_looked));
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++)
 		jobs->booked[gpu] = JOBS_NONE;
-	if (!s.open)
-		return false;
-	if (search_old(&s, ret_found))
-		return true;
 	for (uint32_t lane = 0; lane < JOBS_LANES; lane++) {
-		s.n_looked[lane] = 0;
-		if (search_is_open(&s, lane))
-			search_push_front(&s, tree_first(jobs_fronts(jobs), jobs->fronts[lane]));
+		if (!search_is_open(&s, lane))
+			continue;
+		search_push_old(&s, tree_first(jobs_oldest(jobs), jobs->oldest[lane]));
+		search_push_front(&s, tree_first(jobs_fronts(jobs), jobs->fronts[lane]));
 	}
 	while (s.n > 0) {
 		struct search_next next = search_pop(&s);
 		uint32_t lane = jobs->slots[next.line].its_line.lane;
 
-		if (!search_is_open(&s, lane) || s.n_looked[lane]++ >= JOBS_LOOK_MAX)
+		if (!search_is_open(&s, lane) || s.n_looked[lane][next.is_old]++ >= JOBS_LOOK_MAX)
 			continue;
-		if (search_look(&s, next.job, ret_found))
+		if (search_look(&s, next.job, ret_found)) {
+			ret_found->is_aged = next.is_old;
 			return true;
+		}
 		search_push_after(&s, &next);
 	}
 	return false;

@@ -88,12 +88,13 @@ static uint32_t jobs_lines_assert_valid(const struct jobs *jobs)
 {
 	struct tree_slots owned = jobs_nodes(jobs, JOB_NODE_OWNED);
 	struct tree_slots old = jobs_nodes(jobs, JOB_NODE_OLD);
-	uint32_t n_queued = 0, n_lines = 0;
+	uint32_t n_queued = 0;
 
 	for (uint32_t lane = 0; lane < JOBS_LANES; lane++) {
 		struct tree_slots fronts = jobs_fronts(jobs);
 
-		n_lines += tree_assert_valid(fronts, jobs->fronts[lane]);
+		assert(tree_assert_valid(fronts, jobs->fronts[lane]) ==
+		       tree_assert_valid(jobs_oldest(jobs), jobs->oldest[lane]));
 		for (uint32_t slot = tree_first(fronts, jobs->fronts[lane]); slot != TREE_NONE;
 		     slot = tree_next(fronts, slot)) {
 			const struct jobs_line *line = &jobs->slots[slot].its_line;
@@ -113,7 +114,6 @@ static uint32_t jobs_lines_assert_valid(const struct jobs *jobs)
 			       u64_max(jobs->slots[oldest].queued_ns, o->aged_ns));
 		}
 	}
-	assert(tree_assert_valid(jobs_oldest(jobs), jobs->oldest) == n_lines);
 	return n_queued;
 }
 
