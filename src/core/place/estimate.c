@@ -243,7 +243,8 @@ void estimate_assert_valid(const struct estimate *estimate)
 		const struct estimate_entry *e = &estimate->entries[i];
 		struct estimate_work work = {.owner = e->owner, .model = e->model, .type = e->type};
 
-		assert(i < estimate->n_entries && ++n <= estimate->n_entries);
+		n++;
+		assert(i < estimate->n_entries && n <= estimate->n_entries);
 		assert(estimate_find(estimate, &work) == i);
 		assert(e->n_points > 0 && e->n_points <= ESTIMATE_POINTS);
 		for (uint32_t p = 0; p < e->n_points; p++) {
