@@ -125,6 +125,7 @@ enum nvshare_register_result {
 
 /* nvshare_registered::flags. A library does not look at those that it does not know. */
 #define NVSHARE_REGISTERED_WATCH (1u << 0) /* the scheduler takes WATCH */
+#define NVSHARE_REGISTERED_OOM   (1u << 1) /* the scheduler takes OUT_OF_MEMORY */
 
 struct nvshare_registered {
 	uint32_t result;            /* enum nvshare_register_result; not 0: the scheduler closes */
@@ -769,6 +770,206 @@ enum nvshare_result {
 struct nvshare_result_msg {
 	uint32_t code; /* enum nvshare_result */
 	char text[NVSHARE_TEXT_LEN];
+};
+
+/*
+ * ---- jobs --------------------------------------------------------------------
+ *
+ * A job is a command that waits for a GPU. Its place in the queue belongs to the process that sent
+ * SUBMIT: the kernel tells the scheduler which process that is (SO_PEERPIDFD, SO_PEERCRED). The
+ * place ends with that process, or by JOB_ENDED. A lost connection ends nothing: the same process
+ * may connect again, also to a scheduler that has restarted, and sends ATTACH_JOB.
+ *
+ *     process                             scheduler
+ *     SUBMIT ───────────────────────────▶
+ *            ◀─────────────────────────── JOB: WAITING, its number and position. Or RESULT: refused
+ *            ◀─────────────────────────── JOB: RUNNING, the GPU. The command may start
+ *            ◀─────────────────────────── JOB: STOPPING, a signal for the command
+ *     JOB_ENDED ────────────────────────▶
+ *            ◀─────────────────────────── JOB: how it ended
+ *
+ * All but the first JOB come unasked, with seq 0. Each of them holds all of the job's values, so
+ * the last one is enough.
+ */
+#define NVSHARE_JOB_TYPE_LEN  32
+#define NVSHARE_JOB_GPUS_LEN  448
+#define NVSHARE_JOB_UNITS_MAX 1000000000u
+#define NVSHARE_JOB_LIMIT_MAX 86400u
+
+/* nvshare_submit::flags */
+#define NVSHARE_SUBMIT_WHOLE   (1u << 0) /* it waits until its memory fits beside all others */
+#define NVSHARE_SUBMIT_NO_WAIT (1u << 1) /* it is refused if it cannot start at once */
+/* The process becomes the command itself, and closes the connection. It has no time limit, and
+ * nobody tells how it ended. */
+#define NVSHARE_SUBMIT_SELF (1u << 2)
+
+struct nvshare_submit {
+	uint64_t memory;    /* bytes of GPU memory that it needs; 0: estimated */
+	uint64_t units;     /* of work, for the estimate, to NVSHARE_JOB_UNITS_MAX; 0: unknown */
+	uint32_t flags;     /* NVSHARE_SUBMIT_* */
+	uint32_t priority;  /* enum nvshare_priority */
+	uint32_t limit_sec; /* of GPU time with a turn, to NVSHARE_JOB_LIMIT_MAX; 0: the default */
+	uint32_t unused;
+	char name[NVSHARE_NAME_LEN];      /* for people */
+	char model[NVSHARE_NAME_LEN];     /* "": none */
+	char type[NVSHARE_JOB_TYPE_LEN];  /* of the work; "": none */
+	char apart[NVSHARE_JOB_TYPE_LEN]; /* jobs with the same word get no GPU together; "": none
+					   */
+	/* As CUDA_VISIBLE_DEVICES: indices of the status, UUIDs, or the beginning of one, with
+	 * commas. The job gets one of these. "": any */
+	char gpus[NVSHARE_JOB_GPUS_LEN];
+};
+
+struct nvshare_job_ref {
+	uint32_t job;
+	uint32_t unused;
+};
+
+struct nvshare_job_ended {
+	uint32_t job;
+	uint32_t exit_code; /* of the command; with a signal: 0 */
+	uint32_t signal;    /* that ended it; 0: none */
+	uint32_t has_begun; /* 0: the command was never started */
+};
+
+enum nvshare_job_state {
+	NVSHARE_JOB_WAITING,
+	NVSHARE_JOB_RUNNING,  /* it has its GPU */
+	NVSHARE_JOB_STOPPING, /* the same, and it has been told to end */
+	NVSHARE_JOB_DONE,
+	NVSHARE_JOB_STATE_COUNT
+};
+
+enum nvshare_job_why {
+	NVSHARE_JOB_WHY_NOT,     /* it does not wait */
+	NVSHARE_JOB_WHY_BEHIND,  /* other jobs are before it */
+	NVSHARE_JOB_WHY_GRACE,   /* the scheduler has restarted, and waits for running programs */
+	NVSHARE_JOB_WHY_MEMORY,  /* no GPU that it may have has room; missing says how much */
+	NVSHARE_JOB_WHY_DEGREE,  /* no such GPU takes another program now */
+	NVSHARE_JOB_WHY_APART,   /* jobs that it must be apart from have all such GPUs */
+	NVSHARE_JOB_WHY_CLAIMED, /* such a GPU is kept for a job that has waited for long */
+	NVSHARE_JOB_WHY_OUT,     /* all such GPUs have an error */
+	NVSHARE_JOB_WHY_NEVER,   /* no such GPU is there: one must come, or settings must change */
+	NVSHARE_JOB_WHY_COUNT
+};
+
+enum nvshare_job_end {
+	NVSHARE_JOB_END_NOT,
+	NVSHARE_JOB_END_EXIT,    /* exit_code and signal say how */
+	NVSHARE_JOB_END_CANCEL,  /* by CANCEL_JOB */
+	NVSHARE_JOB_END_LIMIT,   /* it ran longer than its time limit */
+	NVSHARE_JOB_END_GAVE_UP, /* its process ended, or gave up, before the command began */
+	NVSHARE_JOB_END_LOST,    /* its process ended without a word */
+	NVSHARE_JOB_END_COUNT
+};
+
+#define NVSHARE_JOB_NO_GPU UINT32_MAX
+
+/* nvshare_job::flags */
+#define NVSHARE_JOB_WHOLE     (1u << 0) /* NVSHARE_SUBMIT_WHOLE */
+#define NVSHARE_JOB_SELF      (1u << 1) /* NVSHARE_SUBMIT_SELF */
+#define NVSHARE_JOB_RESERVES  (1u << 2) /* memory is kept free for its programs */
+#define NVSHARE_JOB_OOM       (1u << 3) /* the library reported that it was out of memory */
+#define NVSHARE_JOB_FLAGS_ALL 15u
+
+struct nvshare_job {
+	uint64_t memory;  /* bytes that it needs, as asked or estimated */
+	uint64_t peak;    /* bytes that its programs had at most, on the card and off it */
+	uint64_t missing; /* bytes that the best GPU lacks for it; 0: none, or unknown */
+	uint64_t submitted_unix_ns; /* since 1970 */
+	uint64_t waited_ns;         /* until it started, or ended, or so far */
+	uint64_t ran_ns;            /* since it started, until it ended, or so far */
+	uint64_t counted_ns;        /* the part of ran_ns that counts for its time limit */
+	uint64_t limit_ns;          /* 0: none */
+	uint32_t job;               /* its number, from 1; 0: this is no job */
+	uint32_t pid;
+	uint32_t uid;
+	uint32_t state;      /* enum nvshare_job_state */
+	uint32_t why;        /* enum nvshare_job_why */
+	uint32_t position;   /* in the queue, from 1; 0: not in it */
+	uint32_t n_queued;   /* jobs in the queue */
+	uint32_t gpu;        /* status_gpu::index; NVSHARE_JOB_NO_GPU */
+	uint32_t priority;   /* enum nvshare_priority */
+	uint32_t flags;      /* NVSHARE_JOB_* */
+	uint32_t signal_now; /* STOPPING: the process sends this signal to the command */
+	uint32_t end;        /* enum nvshare_job_end; STOPPING: why it was told to end */
+	uint32_t exit_code;
+	uint32_t signal;
+	uint32_t n_programs; /* its clients now */
+	uint32_t unused;
+	char gpu_uuid[NVSHARE_UUID_LEN]; /* for CUDA_VISIBLE_DEVICES */
+	char name[NVSHARE_NAME_LEN];
+	char model[NVSHARE_NAME_LEN];
+	char type[NVSHARE_JOB_TYPE_LEN];
+	char text[NVSHARE_TEXT_LEN]; /* why it waits, or ended, for people */
+};
+
+/* nvshare_get_jobs::flags */
+#define NVSHARE_GET_JOBS_AWAIT_END (1u << 0) /* with job: the answer comes when it has ended */
+#define NVSHARE_GET_JOBS_ENDED     (1u << 1) /* also those that have ended, as far as they are kept */
+
+/* Answered by JOBs and JOBS_END; or by RESULT: there is no such job. */
+struct nvshare_get_jobs {
+	uint32_t job;   /* this one alone; 0: all */
+	uint32_t first; /* of those that wait, only positions from this on; 0: from 1 */
+	uint32_t last;  /* and up to this; 0: all */
+	uint32_t flags; /* NVSHARE_GET_JOBS_* */
+};
+
+struct nvshare_jobs_end {
+	uint32_t n;        /* JOBs of this answer */
+	uint32_t n_queued; /* of the node */
+	uint32_t n_running;
+	uint32_t unused;
+};
+
+/* Whether a job can start on a GPU now; else the first reason that applies. */
+enum nvshare_verdict {
+	NVSHARE_VERDICT_FITS,       /* yes: its memory fits beside all others */
+	NVSHARE_VERDICT_SHARES,     /* yes, in turns with others */
+	NVSHARE_VERDICT_NOT_ASKED,  /* nvshare_submit::gpus does not name it */
+	NVSHARE_VERDICT_NOT_IN_SET, /* a setting names the GPUs for jobs, and it is none of them */
+	NVSHARE_VERDICT_RESERVED,   /* a setting keeps it from jobs */
+	NVSHARE_VERDICT_TOO_SMALL,  /* the card has not so much memory */
+	NVSHARE_VERDICT_OUT,        /* it has an error */
+	NVSHARE_VERDICT_APART,      /* a job that this one must be apart from is there */
+	NVSHARE_VERDICT_DEGREE,     /* as many programs as its sharing degree allows */
+	NVSHARE_VERDICT_MEMORY,     /* no room now */
+	NVSHARE_VERDICT_CLAIMED,    /* it is kept for a job that has waited for long */
+	NVSHARE_VERDICT_COUNT
+};
+
+/* The parts of its score are thousandths of a point, and 0 where it cannot be scored. */
+struct nvshare_gpu_score {
+	uint8_t uuid[16];
+	uint64_t free;   /* bytes that no program has, and no job has reserved */
+	uint8_t gpu;     /* status_gpu::index */
+	uint8_t verdict; /* enum nvshare_verdict */
+	uint16_t n_on;   /* programs and jobs there; 65535: or more */
+	uint32_t degree; /* so many may be on it at once; 0: any number */
+	uint32_t affinity;
+	uint32_t memory;
+	uint32_t utilization;
+	uint32_t temperature;
+	uint32_t idle;
+	uint32_t total;
+};
+
+#define NVSHARE_PLACEMENT_GPUS 16
+
+/* A question is no job: nothing is reserved, and nobody's place changes. */
+struct nvshare_placement {
+	uint64_t memory;   /* bytes, as asked or estimated */
+	uint32_t gpu;      /* where the job would start now; NVSHARE_JOB_NO_GPU: it would wait */
+	uint32_t n;        /* of gpus, in the order of the status */
+	uint32_t n_queued; /* jobs that wait, and would be before it */
+	uint32_t is_estimated; /* 1: memory is an estimate */
+	struct nvshare_gpu_score gpus[NVSHARE_PLACEMENT_GPUS];
+};
+
+/* A call of the program failed for want of GPU memory, after all that nvshare could do. */
+struct nvshare_out_of_memory {
+	uint64_t bytes; /* that the call wanted */
 };
 
 #endif

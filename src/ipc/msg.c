@@ -38,6 +38,15 @@ _Static_assert(sizeof(struct nvshare_trace_entry) == 32, "trace_entry");
 _Static_assert(sizeof(struct nvshare_trace) == 992, "trace");
 _Static_assert(sizeof(struct nvshare_get_events) == 16, "get_events");
 _Static_assert(sizeof(struct nvshare_event) == 352, "event");
+_Static_assert(sizeof(struct nvshare_submit) == 672, "submit");
+_Static_assert(sizeof(struct nvshare_job_ref) == 8, "job_ref");
+_Static_assert(sizeof(struct nvshare_job_ended) == 16, "job_ended");
+_Static_assert(sizeof(struct nvshare_job) == 592, "job");
+_Static_assert(sizeof(struct nvshare_get_jobs) == 16, "get_jobs");
+_Static_assert(sizeof(struct nvshare_jobs_end) == 16, "jobs_end");
+_Static_assert(sizeof(struct nvshare_gpu_score) == 56, "gpu_score");
+_Static_assert(sizeof(struct nvshare_placement) == 920, "placement");
+_Static_assert(sizeof(struct nvshare_out_of_memory) == 8, "out_of_memory");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
@@ -144,6 +153,15 @@ static int check_strings(const struct msg *msg)
 	case NVSHARE_MSG_RESULT:
 		is_good = HAS_NUL(result, text);
 		break;
+	case NVSHARE_MSG_SUBMIT:
+	case NVSHARE_MSG_PLACE: /* of the same body */
+		is_good = HAS_NUL(submit, name) && HAS_NUL(submit, model) &&
+			  HAS_NUL(submit, type) && HAS_NUL(submit, apart) && HAS_NUL(submit, gpus);
+		break;
+	case NVSHARE_MSG_JOB:
+		is_good = HAS_NUL(job, gpu_uuid) && HAS_NUL(job, name) && HAS_NUL(job, model) &&
+			  HAS_NUL(job, type) && HAS_NUL(job, text);
+		break;
 	}
 #undef HAS_NUL
 	return is_good ? 0 : MSG_E_STRING;
@@ -191,6 +209,56 @@ static bool trace_in_range(const struct nvshare_trace *trace)
 		    (entry->kind == NVSHARE_TRACE_RELEASE &&
 		     entry->detail >= NVSHARE_OUTCOME_COUNT))
 			return false;
+	}
+	return true;
+}
+
+#define SUBMIT_FLAGS   (NVSHARE_SUBMIT_WHOLE | NVSHARE_SUBMIT_NO_WAIT | NVSHARE_SUBMIT_SELF)
+#define GET_JOBS_FLAGS (NVSHARE_GET_JOBS_AWAIT_END | NVSHARE_GET_JOBS_ENDED)
+#define SIGNAL_MAX     64
+
+static bool submit_in_range(const struct nvshare_submit *submit)
+{
+	return submit->memory <= BYTES_MAX && submit->units <= NVSHARE_JOB_UNITS_MAX &&
+	       !(submit->flags & ~SUBMIT_FLAGS) && submit->priority < NVSHARE_PRIORITY_COUNT &&
+	       submit->limit_sec <= NVSHARE_JOB_LIMIT_MAX;
+}
+
+static bool job_in_range(const struct nvshare_job *job)
+{
+	return job->state < NVSHARE_JOB_STATE_COUNT && job->why < NVSHARE_JOB_WHY_COUNT &&
+	       job->priority < NVSHARE_PRIORITY_COUNT && !(job->flags & ~NVSHARE_JOB_FLAGS_ALL) &&
+	       job->signal_now <= SIGNAL_MAX && job->end < NVSHARE_JOB_END_COUNT &&
+	       job->exit_code <= 255 && job->signal <= SIGNAL_MAX;
+}
+
+static bool placement_in_range(const struct nvshare_placement *placement)
+{
+	if (placement->n > NVSHARE_PLACEMENT_GPUS || placement->is_estimated > 1)
+		return false;
+	for (size_t i = 0; i < NVSHARE_PLACEMENT_GPUS; i++) {
+		if (placement->gpus[i].verdict >= NVSHARE_VERDICT_COUNT)
+			return false;
+	}
+	return true;
+}
+
+static bool jobs_in_range(const struct msg *msg)
+{
+	switch (msg->header.type) {
+	case NVSHARE_MSG_SUBMIT:
+	case NVSHARE_MSG_PLACE:
+		return submit_in_range(&msg->body.submit);
+	case NVSHARE_MSG_JOB_ENDED:
+		return msg->body.job_ended.exit_code <= 255 &&
+		       msg->body.job_ended.signal <= SIGNAL_MAX &&
+		       msg->body.job_ended.has_begun <= 1;
+	case NVSHARE_MSG_GET_JOBS:
+		return !(msg->body.get_jobs.flags & ~GET_JOBS_FLAGS);
+	case NVSHARE_MSG_JOB:
+		return job_in_range(&msg->body.job);
+	case NVSHARE_MSG_PLACEMENT:
+		return placement_in_range(&msg->body.placement);
 	}
 	return true;
 }
@@ -282,6 +350,9 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_RESULT:
 		is_good = msg->body.result.code < NVSHARE_RESULT_COUNT;
+		break;
+	default:
+		is_good = jobs_in_range(msg);
 		break;
 	}
 	return is_good ? 0 : MSG_E_RANGE;

@@ -71,3 +71,37 @@ const char *const names_event[NVSHARE_EVENT_COUNT] = {
 	[NVSHARE_EVENT_GPU_XID] = "gpu_xid",
 	[NVSHARE_EVENT_MONITOR_DOWN] = "monitor_down",
 };
+
+const char *const names_job_state[NVSHARE_JOB_STATE_COUNT] = {
+	[NVSHARE_JOB_WAITING] = "waiting",
+	[NVSHARE_JOB_RUNNING] = "running",
+	[NVSHARE_JOB_STOPPING] = "stopping",
+	[NVSHARE_JOB_DONE] = "done",
+};
+
+const char *const names_job_why[NVSHARE_JOB_WHY_COUNT] = {
+	[NVSHARE_JOB_WHY_BEHIND] = "behind", [NVSHARE_JOB_WHY_GRACE] = "grace",
+	[NVSHARE_JOB_WHY_MEMORY] = "memory", [NVSHARE_JOB_WHY_DEGREE] = "degree",
+	[NVSHARE_JOB_WHY_APART] = "apart",   [NVSHARE_JOB_WHY_CLAIMED] = "claimed",
+	[NVSHARE_JOB_WHY_OUT] = "out",       [NVSHARE_JOB_WHY_NEVER] = "never",
+};
+
+const char *const names_job_end[NVSHARE_JOB_END_COUNT] = {
+	[NVSHARE_JOB_END_EXIT] = "exit",   [NVSHARE_JOB_END_CANCEL] = "cancel",
+	[NVSHARE_JOB_END_LIMIT] = "limit", [NVSHARE_JOB_END_GAVE_UP] = "gave_up",
+	[NVSHARE_JOB_END_LOST] = "lost",
+};
+
+const char *const names_verdict[NVSHARE_VERDICT_COUNT] = {
+	[NVSHARE_VERDICT_FITS] = "fits",
+	[NVSHARE_VERDICT_SHARES] = "shares",
+	[NVSHARE_VERDICT_NOT_ASKED] = "not_asked",
+	[NVSHARE_VERDICT_NOT_IN_SET] = "not_in_set",
+	[NVSHARE_VERDICT_RESERVED] = "reserved",
+	[NVSHARE_VERDICT_TOO_SMALL] = "too_small",
+	[NVSHARE_VERDICT_OUT] = "out",
+	[NVSHARE_VERDICT_APART] = "apart",
+	[NVSHARE_VERDICT_DEGREE] = "degree",
+	[NVSHARE_VERDICT_MEMORY] = "memory",
+	[NVSHARE_VERDICT_CLAIMED] = "claimed",
+};

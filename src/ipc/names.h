@@ -19,5 +19,9 @@ extern const char *const names_trace[NVSHARE_TRACE_COUNT];
 extern const char *const names_wait[NVSHARE_WAIT_COUNT]; /* [NVSHARE_WAIT_NOT]: NULL */
 extern const char *const names_event_level[NVSHARE_EVENT_LEVEL_COUNT];
 extern const char *const names_event[NVSHARE_EVENT_COUNT];
+extern const char *const names_job_state[NVSHARE_JOB_STATE_COUNT];
+extern const char *const names_job_why[NVSHARE_JOB_WHY_COUNT]; /* [NVSHARE_JOB_WHY_NOT]: NULL */
+extern const char *const names_job_end[NVSHARE_JOB_END_COUNT]; /* [NVSHARE_JOB_END_NOT]: NULL */
+extern const char *const names_verdict[NVSHARE_VERDICT_COUNT];
 
 #endif

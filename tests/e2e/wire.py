@@ -58,6 +58,16 @@ TYPES = {
     "EVENT": (38, "<3Q6I48s256s"),
     "WATCH": (39, "<8s"),
     "GPU_STATE": (40, "<II"),
+    "SUBMIT": (41, "<QQ4I64s64s32s32s448s"),
+    "ATTACH_JOB": (42, "<II"),
+    "JOB_ENDED": (43, "<4I"),
+    "CANCEL_JOB": (44, "<II"),
+    "GET_JOBS": (45, "<4I"),
+    "JOB": (46, "<8Q16I48s64s64s32s256s"),
+    "JOBS_END": (47, "<4I"),
+    "PLACE": (48, "<QQ4I64s64s32s32s448s"),
+    "PLACEMENT": (49, "<Q4I" + 16 * "16sQBBH7I"),
+    "OUT_OF_MEMORY": (50, "<Q"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}

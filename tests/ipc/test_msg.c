@@ -181,6 +181,17 @@ static void a_string_without_its_end_is_refused(void **state)
 		STRING(CONFIG, config, name),
 		STRING(CONFIG, config, value),
 		STRING(CONFIG, config, origin),
+		STRING(SUBMIT, submit, name),
+		STRING(SUBMIT, submit, model),
+		STRING(SUBMIT, submit, type),
+		STRING(SUBMIT, submit, apart),
+		STRING(SUBMIT, submit, gpus),
+		STRING(PLACE, submit, gpus),
+		STRING(JOB, job, gpu_uuid),
+		STRING(JOB, job, name),
+		STRING(JOB, job, model),
+		STRING(JOB, job, type),
+		STRING(JOB, job, text),
 	};
 
 	(void)state;
@@ -261,6 +272,28 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(CONFIG, config, row, 0), /* of one */
 		RANGE(CONFIG, config, is_fixed, 1),
 		RANGE(CONFIG, config, value_len, NVSHARE_VALUE_ALL_MAX - 1),
+		RANGE(SUBMIT, submit, memory, 1ull << 48),
+		RANGE(SUBMIT, submit, units, NVSHARE_JOB_UNITS_MAX),
+		RANGE(SUBMIT, submit, flags, 7),
+		RANGE(SUBMIT, submit, priority, NVSHARE_PRIORITY_COUNT - 1),
+		RANGE(SUBMIT, submit, limit_sec, NVSHARE_JOB_LIMIT_MAX),
+		RANGE(PLACE, submit, flags, 7),
+		RANGE(JOB_ENDED, job_ended, exit_code, 255),
+		RANGE(JOB_ENDED, job_ended, signal, 64),
+		RANGE(JOB_ENDED, job_ended, has_begun, 1),
+		RANGE(GET_JOBS, get_jobs, flags, 3),
+		RANGE(JOB, job, state, NVSHARE_JOB_STATE_COUNT - 1),
+		RANGE(JOB, job, why, NVSHARE_JOB_WHY_COUNT - 1),
+		RANGE(JOB, job, priority, NVSHARE_PRIORITY_COUNT - 1),
+		RANGE(JOB, job, flags, NVSHARE_JOB_FLAGS_ALL),
+		RANGE(JOB, job, end, NVSHARE_JOB_END_COUNT - 1),
+		RANGE(JOB, job, signal_now, 64),
+		RANGE(JOB, job, exit_code, 255),
+		RANGE(JOB, job, signal, 64),
+		RANGE(PLACEMENT, placement, n, NVSHARE_PLACEMENT_GPUS),
+		RANGE(PLACEMENT, placement, is_estimated, 1),
+		RANGE(PLACEMENT, placement, gpus[0].verdict, NVSHARE_VERDICT_COUNT - 1),
+		RANGE(PLACEMENT, placement, gpus[15].verdict, NVSHARE_VERDICT_COUNT - 1),
 	};
 
 	(void)state;
