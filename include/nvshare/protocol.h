@@ -786,15 +786,16 @@ struct nvshare_result_msg {
  *            ◀─────────────────────────── JOB: RUNNING, the GPU. The command may start
  *            ◀─────────────────────────── JOB: STOPPING, a signal for the command
  *     JOB_ENDED ────────────────────────▶
- *            ◀─────────────────────────── JOB: how it ended
+ *            ◀─────────────────────────── JOB: DONE. Or WAITING, because it is tried again
  *
  * All but the first JOB come unasked, with seq 0. Each of them holds all of the job's values, so
  * the last one is enough.
  */
-#define NVSHARE_JOB_TYPE_LEN  32
-#define NVSHARE_JOB_GPUS_LEN  448
-#define NVSHARE_JOB_UNITS_MAX 1000000000u
-#define NVSHARE_JOB_LIMIT_MAX 86400u
+#define NVSHARE_JOB_TYPE_LEN    32
+#define NVSHARE_JOB_GPUS_LEN    448
+#define NVSHARE_JOB_UNITS_MAX   1000000000u
+#define NVSHARE_JOB_LIMIT_MAX   86400u
+#define NVSHARE_JOB_RETRIES_MAX 1000u
 
 /* nvshare_submit::flags */
 #define NVSHARE_SUBMIT_WHOLE   (1u << 0) /* it waits until its memory fits beside all others */
@@ -809,7 +810,7 @@ struct nvshare_submit {
 	uint32_t flags;     /* NVSHARE_SUBMIT_* */
 	uint32_t priority;  /* enum nvshare_priority */
 	uint32_t limit_sec; /* of GPU time with a turn, to NVSHARE_JOB_LIMIT_MAX; 0: the default */
-	uint32_t unused;
+	uint32_t n_retries; /* so often it starts again when it fails, to NVSHARE_JOB_RETRIES_MAX */
 	char name[NVSHARE_NAME_LEN];      /* for people */
 	char model[NVSHARE_NAME_LEN];     /* "": none */
 	char type[NVSHARE_JOB_TYPE_LEN];  /* of the work; "": none */
@@ -825,11 +826,15 @@ struct nvshare_job_ref {
 	uint32_t unused;
 };
 
+/* nvshare_job_ended::flags */
+#define NVSHARE_ENDED_BEGUN (1u << 0) /* the command was started */
+#define NVSHARE_ENDED_FINAL (1u << 1) /* the job is not tried again, whatever retries it has */
+
 struct nvshare_job_ended {
 	uint32_t job;
 	uint32_t exit_code; /* of the command; with a signal: 0 */
 	uint32_t signal;    /* that ended it; 0: none */
-	uint32_t has_begun; /* 0: the command was never started */
+	uint32_t flags;     /* NVSHARE_ENDED_* */
 };
 
 enum nvshare_job_state {
@@ -850,6 +855,7 @@ enum nvshare_job_why {
 	NVSHARE_JOB_WHY_CLAIMED, /* such a GPU is kept for a job that has waited for long */
 	NVSHARE_JOB_WHY_OUT,     /* all such GPUs have an error */
 	NVSHARE_JOB_WHY_NEVER,   /* no such GPU is there: one must come, or settings must change */
+	NVSHARE_JOB_WHY_REST,    /* it has failed, and rests before it is tried again */
 	NVSHARE_JOB_WHY_COUNT
 };
 
@@ -895,8 +901,8 @@ struct nvshare_job {
 	uint32_t end;        /* enum nvshare_job_end; STOPPING: why it was told to end */
 	uint32_t exit_code;
 	uint32_t signal;
-	uint32_t n_programs; /* its clients now */
-	uint32_t unused;
+	uint32_t n_programs;             /* its clients now */
+	uint32_t n_retries;              /* that are left */
 	char gpu_uuid[NVSHARE_UUID_LEN]; /* for CUDA_VISIBLE_DEVICES */
 	char name[NVSHARE_NAME_LEN];
 	char model[NVSHARE_NAME_LEN];

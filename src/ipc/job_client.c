@@ -27,7 +27,8 @@
 /* Ten thousand waiting processes that ask once in so long are no burden. */
 #define POSITION_NS CLOCK_NS_PER_SEC
 
-#define SEQ 1
+/* The numbers of requests. */
+enum { SEQ_ASK = 1, SEQ_END };
 
 __attribute__((format(printf, 3, 4))) static int client_fail(struct job_client *client, int error,
 							     const char *format, ...)
@@ -64,12 +65,12 @@ static void client_disconnect(struct job_client *client)
 	client->is_pending = false;
 }
 
-static int client_send(struct job_client *client, uint16_t type, const void *body)
+static int client_send(struct job_client *client, uint16_t type, uint32_t seq, const void *body)
 {
 	struct msg msg;
 	int r;
 
-	(void)msg_encode(type, SEQ, body, &msg);
+	(void)msg_encode(type, seq, body, &msg);
 	r = sock_send(client->fd, &msg); /* a connection has room for our few requests */
 	if (!r)
 		return 0;
@@ -98,7 +99,7 @@ static int client_connect(struct job_client *client, uint64_t end_ns)
 
 static int client_ask_place(struct job_client *client)
 {
-	int r = client_send(client, NVSHARE_MSG_SUBMIT, &client->submit);
+	int r = client_send(client, NVSHARE_MSG_SUBMIT, SEQ_ASK, &client->submit);
 
 	client->is_pending = !r;
 	return r;
@@ -177,8 +178,10 @@ static int client_on_packet(struct job_client *client, const void *bytes, size_t
 	}
 	if (msg.header.type == NVSHARE_MSG_RESULT)
 		return client_on_result(client, &msg.body.result);
-	if (msg.header.type == NVSHARE_MSG_JOB)
+	if (msg.header.type == NVSHARE_MSG_JOB) {
+		client->is_end_answered |= msg.header.seq == SEQ_END;
 		client_on_job(client, &msg.body.job, ret_is_news);
+	}
 	return 0;
 }
 
@@ -220,7 +223,7 @@ static int client_reconnect(struct job_client *client)
 	if (!r && !ref.job)
 		return client_ask_place(client);
 	if (!r)
-		r = client_send(client, NVSHARE_MSG_ATTACH_JOB, &ref);
+		r = client_send(client, NVSHARE_MSG_ATTACH_JOB, SEQ_ASK, &ref);
 	client->is_pending = !r;
 	return r;
 }
@@ -252,7 +255,7 @@ int job_client_step(struct job_client *client, bool *ret_is_news)
 	if (client->fd < 0 && is_due)
 		r = client_reconnect(client);
 	else if (client->fd >= 0 && is_due && !client->is_pending && client->job.job)
-		r = client_send(client, NVSHARE_MSG_GET_JOBS,
+		r = client_send(client, NVSHARE_MSG_GET_JOBS, SEQ_ASK,
 				&(struct nvshare_get_jobs){.job = client->job.job});
 	if (!r && client->fd >= 0)
 		r = client_receive(client, ret_is_news);
@@ -342,32 +345,35 @@ int job_client_await_start(struct job_client *client, job_client_fn *on_news, vo
 	}
 }
 
-int job_client_ended(struct job_client *client, uint32_t exit_code, uint32_t signal, bool has_begun)
+int job_client_ended(struct job_client *client, uint32_t exit_code, uint32_t signal, uint32_t flags)
 {
 	const struct nvshare_job_ended ended = {
 		.job = client->job.job,
 		.exit_code = exit_code,
 		.signal = signal,
-		.has_begun = has_begun,
+		.flags = flags,
 	};
 	uint64_t end_ns = clock_now_ns() + FAREWELL_NS;
 	bool is_told = false, is_news;
-	int r = client->is_unknown ? client->error : 0;
+	int r = 0;
 
 	client->is_asking_position = false;
+	client->is_end_answered = false;
 	if (client->fd < 0)
 		client->due_ns = clock_now_ns();
-	while (!client_is_over(client) && clock_now_ns() < end_ns) {
-		is_told = is_told && client->fd >= 0;
+	while (!client_is_over(client) && !client->is_end_answered && clock_now_ns() < end_ns) {
 		r = job_client_step(client, &is_news);
 		if (r && r != JOB_CLIENT_E_AWAY)
 			return r;
-		if (!r && !is_told && !client->is_pending) {
-			r = client_send(client, NVSHARE_MSG_JOB_ENDED, &ended);
+		is_told = is_told && !r; /* a new connection is told again */
+		if (!r && !is_told && !client->is_pending && client->job.job) {
+			r = client_send(client, NVSHARE_MSG_JOB_ENDED, SEQ_END, &ended);
 			is_told = !r;
 		}
-		if (!client_is_over(client))
+		if (!client_is_over(client) && !client->is_end_answered)
 			client_sleep(client, end_ns);
 	}
-	return client->job.state == NVSHARE_JOB_DONE ? 0 : r ? r : JOB_CLIENT_E_AWAY;
+	if (client->is_unknown)
+		return client->error;
+	return client_is_over(client) || client->is_end_answered ? 0 : JOB_CLIENT_E_AWAY;
 }

@@ -42,7 +42,8 @@ struct job_client {
 	bool is_asking_position; /* the caller wants to know the place as it changes */
 	bool is_pending;         /* a submission or an attachment is not answered yet */
 	bool is_unknown; /* the scheduler has lost the running job: nobody manages it any more */
-	bool has_lost_place; /* the scheduler had forgotten the place, and there is a new one */
+	bool is_end_answered; /* of the last job_client_ended() */
+	bool has_lost_place;  /* the scheduler had forgotten the place, and there is a new one */
 	uint64_t
 		due_ns; /* job_client_step() wants to be called then; UINT64_MAX: for input alone */
 	uint64_t retry_ns;              /* the pause before the next try to connect */
@@ -81,11 +82,11 @@ typedef bool job_client_fn(const struct nvshare_job *job, bool is_away, void *ar
 int job_client_await_start(struct job_client *client, job_client_fn *on_news, void *arg);
 
 /*
- * Tells how the command ended (exit_code; or the signal that ended it), or with has_begun false
- * that it never began: the place ends. Waits for the scheduler's answer, two seconds at most. 0 or
- * JOB_CLIENT_E_*.
+ * Tells how the command ended: exit_code, or the signal that ended it; flags: NVSHARE_ENDED_*.
+ * Waits for the scheduler's answer, two seconds at most. 0: client->job is DONE; or it is WAITING,
+ * because it is tried again: call job_client_await_start(). Else JOB_CLIENT_E_*.
  */
 int job_client_ended(struct job_client *client, uint32_t exit_code, uint32_t signal,
-		     bool has_begun);
+		     uint32_t flags);
 
 #endif

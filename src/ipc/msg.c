@@ -215,13 +215,15 @@ static bool trace_in_range(const struct nvshare_trace *trace)
 
 #define SUBMIT_FLAGS   (NVSHARE_SUBMIT_WHOLE | NVSHARE_SUBMIT_NO_WAIT | NVSHARE_SUBMIT_SELF)
 #define GET_JOBS_FLAGS (NVSHARE_GET_JOBS_AWAIT_END | NVSHARE_GET_JOBS_ENDED)
+#define ENDED_FLAGS    (NVSHARE_ENDED_BEGUN | NVSHARE_ENDED_FINAL)
 #define SIGNAL_MAX     64
 
 static bool submit_in_range(const struct nvshare_submit *submit)
 {
 	return submit->memory <= BYTES_MAX && submit->units <= NVSHARE_JOB_UNITS_MAX &&
 	       !(submit->flags & ~SUBMIT_FLAGS) && submit->priority < NVSHARE_PRIORITY_COUNT &&
-	       submit->limit_sec <= NVSHARE_JOB_LIMIT_MAX;
+	       submit->limit_sec <= NVSHARE_JOB_LIMIT_MAX &&
+	       submit->n_retries <= NVSHARE_JOB_RETRIES_MAX;
 }
 
 static bool job_in_range(const struct nvshare_job *job)
@@ -252,7 +254,7 @@ static bool jobs_in_range(const struct msg *msg)
 	case NVSHARE_MSG_JOB_ENDED:
 		return msg->body.job_ended.exit_code <= 255 &&
 		       msg->body.job_ended.signal <= SIGNAL_MAX &&
-		       msg->body.job_ended.has_begun <= 1;
+		       !(msg->body.job_ended.flags & ~ENDED_FLAGS);
 	case NVSHARE_MSG_GET_JOBS:
 		return !(msg->body.get_jobs.flags & ~GET_JOBS_FLAGS);
 	case NVSHARE_MSG_JOB:
