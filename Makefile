@@ -85,8 +85,8 @@ $(B)/checked/%.o: %.c
 	@mkdir -p $(@D)
 	$(COMPILE) -DNVSHARE_LOCK_ORDER -c -o $@ $<
 
-# Where doctor looks for the library that is installed.
-$(B)/src/cli/doctor_facts.o: private override CPPFLAGS += -DNVSHARE_LIBDIR='"$(LIBDIR)"'
+# Where nvsharectl looks for the library that is installed.
+$(B)/src/cli/library_path.o: private override CPPFLAGS += -DNVSHARE_LIBDIR='"$(LIBDIR)"'
 
 $(B)/libcore.a: $(core_obj)
 $(B)/libutil.a: $(util_obj)
@@ -300,6 +300,8 @@ $(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/r
 $(B)/tests/fuzz/replay_config: $(B)/src/daemon/settings/config_file.o
 $(B)/tests/fuzz/fuzz_config: src/daemon/settings/config_file.c
 $(B)/tests/fuzz/replay_config $(B)/tests/fuzz/fuzz_config: fuzz_libs = $(YAML_LIBS)
+$(B)/tests/fuzz/replay_journal: $(B)/src/daemon/jobs/job_record.o
+$(B)/tests/fuzz/fuzz_journal: src/daemon/jobs/job_record.c
 
 $(fuzzers:%=$(B)/tests/fuzz/fuzz_%): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard src/core/*.c src/core/*/*.c src/ipc/*.c src/util/*.c)
 	@mkdir -p $(@D)
@@ -383,6 +385,7 @@ bench: all apps $(benches) ## costs of the gate, of a launch, of a decision, bes
 	tests/bench/bench_launch $(abspath $(B))
 	$(PYTHON) tests/bench/bench_tools $(abspath $(B))
 	$(PYTHON) tests/bench/bench_http $(abspath $(B))
+	$(PYTHON) tests/bench/bench_queue $(abspath $(B))
 
 # Only the costs of decisions are kept, as the minimum of several runs.
 DECISIONS = tests/bench/results/decisions.txt

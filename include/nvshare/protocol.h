@@ -125,7 +125,6 @@ enum nvshare_register_result {
 
 /* nvshare_registered::flags. A library does not look at those that it does not know. */
 #define NVSHARE_REGISTERED_WATCH (1u << 0) /* the scheduler takes WATCH */
-#define NVSHARE_REGISTERED_OOM   (1u << 1) /* the scheduler takes OUT_OF_MEMORY */
 
 struct nvshare_registered {
 	uint32_t result;            /* enum nvshare_register_result; not 0: the scheduler closes */
@@ -846,16 +845,16 @@ enum nvshare_job_state {
 };
 
 enum nvshare_job_why {
-	NVSHARE_JOB_WHY_NOT,     /* it does not wait */
-	NVSHARE_JOB_WHY_BEHIND,  /* other jobs are before it */
-	NVSHARE_JOB_WHY_GRACE,   /* the scheduler has restarted, and waits for running programs */
-	NVSHARE_JOB_WHY_MEMORY,  /* no GPU that it may have has room; missing says how much */
-	NVSHARE_JOB_WHY_DEGREE,  /* no such GPU takes another program now */
-	NVSHARE_JOB_WHY_APART,   /* jobs that it must be apart from have all such GPUs */
-	NVSHARE_JOB_WHY_CLAIMED, /* such a GPU is kept for a job that has waited for long */
-	NVSHARE_JOB_WHY_OUT,     /* all such GPUs have an error */
-	NVSHARE_JOB_WHY_NEVER,   /* no such GPU is there: one must come, or settings must change */
-	NVSHARE_JOB_WHY_REST,    /* it has failed, and rests before it is tried again */
+	NVSHARE_JOB_WHY_NOT,    /* it does not wait */
+	NVSHARE_JOB_WHY_BEHIND, /* other jobs are before it */
+	NVSHARE_JOB_WHY_GRACE,  /* the scheduler has restarted, and waits for running programs */
+	NVSHARE_JOB_WHY_MEMORY, /* no GPU that it may have has room; missing says how much */
+	NVSHARE_JOB_WHY_DEGREE, /* no such GPU takes another program now */
+	NVSHARE_JOB_WHY_APART,  /* jobs that it must be apart from have all such GPUs */
+	NVSHARE_JOB_WHY_BOOKED, /* such a GPU is kept for a job that has waited for long */
+	NVSHARE_JOB_WHY_OUT,    /* all such GPUs have an error */
+	NVSHARE_JOB_WHY_NEVER,  /* no such GPU is there: one must come, or settings must change */
+	NVSHARE_JOB_WHY_REST,   /* it has failed, and rests before it is tried again */
 	NVSHARE_JOB_WHY_COUNT
 };
 
@@ -875,7 +874,7 @@ enum nvshare_job_end {
 #define NVSHARE_JOB_WHOLE     (1u << 0) /* NVSHARE_SUBMIT_WHOLE */
 #define NVSHARE_JOB_SELF      (1u << 1) /* NVSHARE_SUBMIT_SELF */
 #define NVSHARE_JOB_RESERVES  (1u << 2) /* memory is kept free for its programs */
-#define NVSHARE_JOB_OOM       (1u << 3) /* the library reported that it was out of memory */
+#define NVSHARE_JOB_OOM       (1u << 3) /* the scheduler had to refuse memory to a program of it */
 #define NVSHARE_JOB_FLAGS_ALL 15u
 
 struct nvshare_job {
@@ -941,7 +940,7 @@ enum nvshare_verdict {
 	NVSHARE_VERDICT_APART,      /* a job that this one must be apart from is there */
 	NVSHARE_VERDICT_DEGREE,     /* as many programs as its sharing degree allows */
 	NVSHARE_VERDICT_MEMORY,     /* no room now */
-	NVSHARE_VERDICT_CLAIMED,    /* it is kept for a job that has waited for long */
+	NVSHARE_VERDICT_BOOKED,     /* it is kept for a job that has waited for long */
 	NVSHARE_VERDICT_COUNT
 };
 
@@ -971,11 +970,6 @@ struct nvshare_placement {
 	uint32_t n_queued; /* jobs that wait, and would be before it */
 	uint32_t is_estimated; /* 1: memory is an estimate */
 	struct nvshare_gpu_score gpus[NVSHARE_PLACEMENT_GPUS];
-};
-
-/* A call of the program failed for want of GPU memory, after all that nvshare could do. */
-struct nvshare_out_of_memory {
-	uint64_t bytes; /* that the call wanted */
 };
 
 #endif

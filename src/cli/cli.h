@@ -30,6 +30,11 @@ int trace_command(char *const *args);
 int top_command(char *const *args);
 int doctor_command(char *const *args);
 int events_command(char *const *args);
+int run_command(char *const *args);
+int queue_command(char *const *args);
+int cancel_command(char *const *args);
+int wait_command(char *const *args);
+int place_command(char *const *args);
 
 /* Sets one value of the node (set.c). is_trial: only checks the value. */
 int set_tq(const char *value, bool is_trial);

@@ -3,6 +3,7 @@
 /* The facts of the machine, its files and the scheduler. Nothing here touches the driver. */
 
 #include "cli/doctor.h"
+#include "cli/library_path.h"
 
 #include "cli/cli.h"
 #include "ipc/sock.h"
@@ -20,7 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LIBRARY           "libnvshare.so"
 #define GROUP             "nvshare"
 #define LIBRARY_BYTES_MAX ((size_t)64 << 20)
 #define MARK              "nvshare_library_version=" /* in the library: src/hook/base/hook_version.c */
@@ -53,26 +53,12 @@ void doctor_library_version(const char *path, char *ret_version, size_t size)
 	free(text);
 }
 
-/* Beside this program, as in a build; else where `make install` has put it. */
 static void library_find(struct doctor_library *ret)
 {
-	char self[2048];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
-
-	self[n > 0 ? n : 0] = '\0';
-	slash = strrchr(self, '/');
-	if (slash)
-		*slash = '\0';
-	(void)snprintf(ret->path, sizeof(ret->path), "%s/" LIBRARY, self);
-	if (access(ret->path, R_OK))
-		(void)snprintf(ret->path, sizeof(ret->path), "%s/../lib/" LIBRARY, self);
-	if (access(ret->path, R_OK))
-		(void)snprintf(ret->path, sizeof(ret->path), "%s", NVSHARE_LIBDIR "/" LIBRARY);
-	if (access(ret->path, R_OK))
-		ret->path[0] = '\0';
-	else
+	if (library_path(ret->path, sizeof(ret->path)))
 		doctor_library_version(ret->path, ret->version, sizeof(ret->version));
+	else
+		ret->path[0] = '\0';
 }
 
 /* ---- a process --------------------------------------------------------------------------- */
@@ -114,7 +100,7 @@ static void process_read_maps(struct doctor_process *process, FILE *maps)
 			continue;
 		path[strcspn(path, "\n")] = '\0';
 		name = strrchr(path, '/') + 1;
-		if (!strncmp(name, LIBRARY, strlen(LIBRARY)) && !process->loaded.path[0])
+		if (!strncmp(name, LIBRARY_NAME, strlen(LIBRARY_NAME)) && !process->loaded.path[0])
 			process_take_library(process, path);
 		else if (!strncmp(name, "libcuda.so", strlen("libcuda.so")))
 			process->has_cuda = true;
@@ -128,7 +114,8 @@ static void process_read_environment(struct doctor_process *process, FILE *envir
 	size_t size = 0;
 
 	while (getdelim(&entry, &size, '\0', environment) > 0) {
-		if (!strncmp(entry, "LD_PRELOAD=", strlen("LD_PRELOAD=")) && strstr(entry, LIBRARY))
+		if (!strncmp(entry, "LD_PRELOAD=", strlen("LD_PRELOAD=")) &&
+		    strstr(entry, LIBRARY_NAME))
 			process->is_named = true;
 	}
 	free(entry);

@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/doctor.h"
+#include "cli/run.h"
 #include "cli/usage.h"
 #include "nvshare/version.h"
 #include "util/output.h"
@@ -150,9 +151,20 @@ static int do_command(const char *name, char *const *args)
 		command = top_command;
 	else if (!strcmp(name, "doctor"))
 		command = doctor_command;
-	if (!command)
+	else if (!strcmp(name, "queue"))
+		command = queue_command;
+	else if (!strcmp(name, "cancel"))
+		command = cancel_command;
+	else if (!strcmp(name, "wait"))
+		command = wait_command;
+	else if (!strcmp(name, "place"))
+		command = place_command;
+	/* Behind its own options, run has those of the command. */
+	else if (!strcmp(name, "run"))
+		command = run_options_is_help(args) ? NULL : run_command;
+	if (!command && strcmp(name, "run") != 0)
 		return report_usage("unknown command ", name);
-	if (!is_help_asked(args))
+	if (command && (command == run_command || !is_help_asked(args)))
 		return command(args);
 	print_help();
 	return CLI_EXIT_OK;

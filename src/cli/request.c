@@ -117,6 +117,13 @@ static void sanitize_texts(struct msg *msg)
 		text_sanitize(msg->body.event.uuid);
 		text_sanitize(msg->body.event.message);
 		break;
+	case NVSHARE_MSG_JOB:
+		text_sanitize(msg->body.job.gpu_uuid);
+		text_sanitize(msg->body.job.name);
+		text_sanitize(msg->body.job.model);
+		text_sanitize(msg->body.job.type);
+		text_sanitize(msg->body.job.text);
+		break;
 	case NVSHARE_MSG_RESULT:
 		text_sanitize(msg->body.result.text);
 		break;

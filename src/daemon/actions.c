@@ -3,6 +3,7 @@
 
 #include "daemon/gpu/doubts.h"
 #include "daemon/host.h"
+#include "daemon/jobs/job_programs.h"
 #include "daemon/peers/handover.h"
 #include "daemon/server.h"
 #include "util/clock.h"
@@ -310,6 +311,7 @@ static void actions_note(struct server *server, struct peer *peer,
 		break;
 	case SCHED_ACTION_REFUSE:
 		server->metrics_counts[peer->gpu].n_refusals++;
+		job_programs_refused(peer);
 		doubts_wake(server, peer->gpu);
 		actions_log_refusal(server, peer, action);
 		break;

@@ -6,6 +6,7 @@
 #include "daemon/gpu/doubts.h"
 #include "daemon/gpu/hearsay.h"
 #include "daemon/halts.h"
+#include "daemon/jobs/job_programs.h"
 #include "daemon/peers/claims.h"
 #include "daemon/peers/process.h"
 #include "daemon/server.h"
@@ -156,6 +157,7 @@ static void client_on_register(struct server *server, struct peer *peer,
 	answer.flags = NVSHARE_REGISTERED_WATCH;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
+	job_programs_join(server, peer);
 	dispatch_perform(server, peer, &actions);
 }
 

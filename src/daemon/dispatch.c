@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dispatch.h"
 
+#include "daemon/jobs/job_programs.h"
 #include "daemon/server.h"
 
 /* One pass makes at most so many steps, then the loop comes back to its events. */
@@ -18,6 +19,7 @@ int dispatch_step(struct server *server, struct sched_event *event,
 void dispatch_perform(struct server *server, const struct peer *peer,
 		      const struct sched_actions *actions)
 {
+	job_queue_touch(server); /* a program may wait now, or run */
 	relay_push_actions(&server->relay, peer->slot, actions);
 	actions_perform(server, actions);
 }
@@ -93,6 +95,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 				       SCHED_CLIENT_RUNNING,
 		     });
 	shares_gone(server, peer);
+	job_programs_leave(server, peer);
 	(void)dispatch_event(server, &event);
 	measure_left(server, peer->gpu);
 }

@@ -39,6 +39,7 @@ static void grace_on_end(struct server *server, struct deadline *deadline)
 		measure_end_grace(server, i);
 		doubts_wake(server, i);
 	}
+	job_queue_touch(server);
 	while ((peer = server->grace.held)) {
 		struct nvshare_mem mem = peer->mem;
 

@@ -4,6 +4,7 @@
 #include "daemon/dispatch.h"
 #include "daemon/gpu/doubts.h"
 #include "daemon/gpu/spawn.h"
+#include "daemon/jobs/job_programs.h"
 #include "daemon/settings/reconfigure.h"
 #include "util/clock.h"
 #include "util/fd.h"
@@ -29,7 +30,7 @@
 #define EVENTS_A_BATCH 256
 
 /* More than any node needs, and not so many that a kernel refuses. */
-#define FDS_WANTED (2 * SERVER_PEERS_MAX + 4096)
+#define FDS_WANTED (2 * SERVER_PEERS_MAX + JOB_QUEUE_MAX + 4096)
 
 /* ---- set-up ---------------------------------------------------------------- */
 
@@ -189,8 +190,8 @@ static int server_allocate(struct server *server)
 	const struct users_limits limits = users_limits(server_raise_fd_limit(), SERVER_PEERS_MAX);
 	int r;
 
-	log_debug("limits connections=%u clients=%u pidfds=%u", limits.n_peers, limits.n_clients,
-		  limits.n_pidfds);
+	log_debug("limits connections=%u clients=%u pidfds=%u jobs=%u", limits.n_peers,
+		  limits.n_clients, limits.n_pidfds, limits.n_jobs);
 	/*
 	 * The size is fixed, so no message makes the daemon allocate. Untouched pages cost
 	 * nothing.
@@ -246,6 +247,9 @@ int server_init(struct server *server, const struct settings *settings)
 	measure_tell_new(server);
 	reconfigure_note_gpus(server);
 	states_open(server);
+	r = job_queue_open(server);
+	if (r)
+		return log_errno(LOG_LEVEL_ERROR, r, "cannot start");
 	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
 		 server->gpus.n);
 	notify_ready(server, "listening on %s/" NVSHARE_SOCK_NAME ", gpus=%u", server_dir(server),
@@ -261,6 +265,7 @@ void server_deinit(struct server *server)
 	if (server->admission.listener.fd >= 0 && server->n_clients == 0)
 		listener_unlink(&server->admission.listener);
 	states_close(server);
+	job_queue_close(server);
 	gpus_deinit(&server->gpus);
 	notify_close(server);
 	http_close(server);
@@ -296,6 +301,7 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 	if (peer->backend == NVSHARE_BACKEND_MANAGED)
 		share.kept = peer->mem.swapped < total ? peer->mem.swapped : total;
 	gpus_account(&server->gpus.at[peer->gpu], &peer->account, &share, server->now_ns);
+	job_programs_account(server, peer, &peer->account, &share);
 	peer->account = share;
 }
 
@@ -332,6 +338,7 @@ static void server_settle(struct server *server)
 	deadline_set(&server->deadlines, &server->sched_due, sched_deadline(&server->sched));
 	deadline_set(&server->deadlines, &server->shares.due,
 		     timeshare_deadline(&server->shares.timeshare));
+	job_queue_settle(server);
 }
 
 static void server_run_due(struct server *server)

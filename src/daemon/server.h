@@ -28,6 +28,7 @@
 #include "daemon/host.h"
 #include "daemon/http/http.h"
 #include "daemon/http/metrics_collect.h"
+#include "daemon/jobs/job_queue.h"
 #include "daemon/notify.h"
 #include "daemon/peers/admission.h"
 #include "daemon/peers/connections.h"
@@ -89,6 +90,7 @@ struct server {
 	struct flow flow;
 	struct grace grace;
 	struct host host;
+	struct job_queue jobs;
 	struct http http;
 	struct measure measure;
 	struct notify notify;

@@ -291,10 +291,19 @@ void job_client_deinit(struct job_client *client)
 	client_disconnect(client);
 }
 
+static int client_give_up(struct job_client *client)
+{
+	client_disconnect(client);
+	return client_fail(client, JOB_CLIENT_E_AWAY,
+			   "the scheduler on %s/" NVSHARE_SOCK_NAME
+			   " has not answered in 10 seconds",
+			   sock_dir(client->dir));
+}
+
 int job_client_submit(struct job_client *client, const struct nvshare_submit *submit)
 {
 	uint64_t end_ns = clock_now_ns() + ANSWER_NS;
-	bool is_news;
+	bool is_news, was_there;
 	int r;
 
 	client_disconnect(client);
@@ -306,19 +315,23 @@ int job_client_submit(struct job_client *client, const struct nvshare_submit *su
 	r = client_connect(client, end_ns);
 	if (!r)
 		r = client_ask_place(client);
-	while (!r && !client->job.job) {
-		if (clock_now_ns() >= end_ns) {
-			client_disconnect(client);
-			return client_fail(client, JOB_CLIENT_E_AWAY,
-					   "the scheduler on %s/" NVSHARE_SOCK_NAME
-					   " has not answered in 10 seconds",
-					   sock_dir(client->dir));
+	was_there = !r;
+	while (!client->job.job && (!r || (r == JOB_CLIENT_E_AWAY && was_there))) {
+		if (clock_now_ns() >= end_ns)
+			return client_give_up(client);
+		/* One that restarts now is back soon, and may have the place already. */
+		if (client->fd < 0) {
+			clock_nap(RETRY_NS_MIN);
+			r = client_connect(client, 0);
+			r = r ? r : client_ask_place(client);
+			continue;
 		}
 		client_sleep(client, end_ns);
 		r = client_receive(client, &is_news);
 	}
 	client_plan(client, clock_now_ns());
-	return r;
+	/* The connection may have ended right behind the answer. The place is there. */
+	return client->job.job ? 0 : r;
 }
 
 int job_client_await_start(struct job_client *client, job_client_fn *on_news, void *arg)

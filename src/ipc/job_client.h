@@ -69,7 +69,7 @@ int job_client_submit(struct job_client *client, const struct nvshare_submit *su
  */
 int job_client_step(struct job_client *client, bool *ret_is_news);
 
-/* What a caller waits for. job: its values now; is_away: no scheduler is there at the moment.
+/* Hears of the wait. job: its values now; is_away: no scheduler is there at the moment.
  * false: the caller gives up. */
 typedef bool job_client_fn(const struct nvshare_job *job, bool is_away, void *arg);
 
@@ -83,7 +83,7 @@ int job_client_await_start(struct job_client *client, job_client_fn *on_news, vo
 
 /*
  * Tells how the command ended: exit_code, or the signal that ended it; flags: NVSHARE_ENDED_*.
- * Waits for the scheduler's answer, two seconds at most. 0: client->job is DONE; or it is WAITING,
+ * Waits for the scheduler's answer, two seconds at most. 0: client->job is DONE; or it is not,
  * because it is tried again: call job_client_await_start(). Else JOB_CLIENT_E_*.
  */
 int job_client_ended(struct job_client *client, uint32_t exit_code, uint32_t signal,

@@ -46,7 +46,6 @@ _Static_assert(sizeof(struct nvshare_get_jobs) == 16, "get_jobs");
 _Static_assert(sizeof(struct nvshare_jobs_end) == 16, "jobs_end");
 _Static_assert(sizeof(struct nvshare_gpu_score) == 56, "gpu_score");
 _Static_assert(sizeof(struct nvshare_placement) == 920, "placement");
-_Static_assert(sizeof(struct nvshare_out_of_memory) == 8, "out_of_memory");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */

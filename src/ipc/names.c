@@ -82,7 +82,7 @@ const char *const names_job_state[NVSHARE_JOB_STATE_COUNT] = {
 const char *const names_job_why[NVSHARE_JOB_WHY_COUNT] = {
 	[NVSHARE_JOB_WHY_BEHIND] = "behind", [NVSHARE_JOB_WHY_GRACE] = "grace",
 	[NVSHARE_JOB_WHY_MEMORY] = "memory", [NVSHARE_JOB_WHY_DEGREE] = "degree",
-	[NVSHARE_JOB_WHY_APART] = "apart",   [NVSHARE_JOB_WHY_CLAIMED] = "claimed",
+	[NVSHARE_JOB_WHY_APART] = "apart",   [NVSHARE_JOB_WHY_BOOKED] = "booked",
 	[NVSHARE_JOB_WHY_OUT] = "out",       [NVSHARE_JOB_WHY_NEVER] = "never",
 };
 
@@ -103,5 +103,5 @@ const char *const names_verdict[NVSHARE_VERDICT_COUNT] = {
 	[NVSHARE_VERDICT_APART] = "apart",
 	[NVSHARE_VERDICT_DEGREE] = "degree",
 	[NVSHARE_VERDICT_MEMORY] = "memory",
-	[NVSHARE_VERDICT_CLAIMED] = "claimed",
+	[NVSHARE_VERDICT_BOOKED] = "booked",
 };

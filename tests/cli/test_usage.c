@@ -58,12 +58,15 @@ static void each_command_is_offered_once(void **state)
 	(void)state;
 	assert_completes(
 		"",
-		"status\ntop\nconfig\nreload\ntrace\ndoctor\nevents\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
+		"status\ntop\nconfig\nreload\ntrace\ndoctor\nrun\nqueue\ncancel\nwait\nplace\nevents\nset\n--set-tq\n--anti-thrash\n--help\n--version\n");
 	assert_completes("status", "--json\n");
 	assert_completes("status --json", "");
 	assert_completes("config", "--json\n");
 	assert_completes("reload", "");
 	assert_completes("doctor", "--pid\n--json\n");
+	assert_completes("queue", "--all\n--ended\n--json\nposition\n");
+	assert_true(offers("run", "--memory"));
+	assert_completes("run --priority", "low\nnormal\nhigh\ncritical\n");
 }
 
 static void each_key_that_can_be_set_is_offered(void **state)
@@ -113,7 +116,7 @@ static void nothing_follows_what_is_unknown_or_complete(void **state)
 
 static void the_help_has_each_row(void **state)
 {
-	char text[8192] = "";
+	char text[16384] = "";
 	FILE *out = fmemopen(text, sizeof(text), "w");
 
 	(void)state;

@@ -137,12 +137,23 @@ static void every_error_is_said(void **state)
 static void a_key_that_does_not_apply_is_said_once(void **state)
 {
 	(void)state;
-	take("scheduler: {gpu_ids: [0, 1, 2], reserved_gpu_ids: []}\n");
+	take("preemption: {priorities: [{level: 0}, {level: 1}]}\n");
 	assert_int_equal(report.n_errors, 0);
 	assert_int_equal(report.n_lines, 1);
-	assert_string_equal(report.lines[0].text,
-			    "f:1: scheduler.gpu_ids[0] is left out: the scheduler serves every GPU"
-			    " that programs use; CUDA_VISIBLE_DEVICES of the programs says which");
+	assert_string_equal(
+		report.lines[0].text,
+		"f:1: preemption.priorities[0].level is left out: the classes have their"
+		" order by name: critical, high, normal, low");
+}
+
+static void a_list_is_one_value(void **state)
+{
+	(void)state;
+	take("scheduler: {gpu_ids: [0, 1, 5], reserved_gpu_ids: []}\n");
+	assert_int_equal(report.n_errors, 0);
+	assert_int_equal(report.n_lines, 0);
+	assert_string_equal(settings.jobs.gpus, "0,1,5");
+	assert_string_equal(settings.jobs.reserved, "");
 }
 
 int main(void)
@@ -152,6 +163,7 @@ int main(void)
 		cmocka_unit_test(bad_keys_and_values_are_named_by_line),
 		cmocka_unit_test(every_error_is_said),
 		cmocka_unit_test(a_key_that_does_not_apply_is_said_once),
+		cmocka_unit_test(a_list_is_one_value),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@ static const struct users_limits small = {
 	.n_refused = 8,
 	.n_clients = 120,
 	.n_pidfds = 20,
+	.n_jobs = 16,
 	.n_trusted = 10,
 };
 
@@ -139,6 +140,31 @@ static void pidfds_are_shared_in_the_same_way(void **state)
 	assert_true(users_add_pidfd(users, root));
 }
 
+static void jobs_are_shared_in_the_same_way_and_keep_their_user(void **state)
+{
+	struct users *users = *state;
+	struct user *alice = NULL, *last = NULL;
+	uint32_t n = 0;
+
+	while ((alice = users_add_job(users, ALICE))) {
+		last = alice;
+		n++;
+	}
+	assert_int_equal(n, 8);
+	assert_int_equal(last->n_jobs, 8);
+	assert_non_null(users_add_job(users, BOB));
+	/* Neither a connection nor a job alone is the end of a user. */
+	alice = users_admit(users, ALICE);
+	assert_ptr_equal(alice, last);
+	users_leave(users, alice, false);
+	for (uint32_t i = 0; i < n; i++) {
+		assert_int_equal(last->uid, ALICE);
+		users_remove_job(users, last);
+	}
+	assert_int_equal(users->n_jobs, 1);
+	assert_int_equal(users_admit(users, ALICE)->n_jobs, 0);
+}
+
 static void few_of_each_user_are_told_that_they_are_turned_away(void **state)
 {
 	struct users *users = *state;
@@ -194,7 +220,8 @@ static void limits_follow_the_descriptors(void **state)
 		assert_true(limits.n_clients <= limits.n_peers);
 		assert_true(limits.n_trusted <= limits.n_peers);
 		if (n_fds[i] >= 16)
-			assert_true(limits.n_peers + limits.n_refused + limits.n_pidfds <=
+			assert_true(limits.n_peers + limits.n_refused + limits.n_pidfds +
+					    limits.n_jobs <=
 				    n_fds[i]);
 		if (n_fds[i] >= 1024)
 			assert_true(limits.n_peers + limits.n_refused + limits.n_pidfds +
@@ -218,6 +245,7 @@ int main(void)
 		TEST(root_has_all_that_are_there),
 		TEST(clients_leave_their_user_room_for_tools),
 		TEST(pidfds_are_shared_in_the_same_way),
+		TEST(jobs_are_shared_in_the_same_way_and_keep_their_user),
 		TEST(few_of_each_user_are_told_that_they_are_turned_away),
 		TEST(as_many_users_as_connections_are_told_apart),
 		TEST(limits_follow_the_descriptors),

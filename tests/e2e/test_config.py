@@ -74,9 +74,18 @@ def ctl(node, *args):  # noqa: F811
     [
         (
             "seed_003.yaml",
-            {"heartbeat_sec": ("10", 13), "heartbeat_limit_sec": ("30", 14), "poll_interval_ms": ("100", 3)},
-            "scheduler. memory_safety_margin_mb max_models_per_gpu model_cache_ttl_seconds"
-            " default_task_timeout_seconds max_task_timeout_seconds gpu_ids[0]",
+            {
+                "heartbeat_sec": ("10", 13),
+                "heartbeat_limit_sec": ("30", 14),
+                "poll_interval_ms": ("100", 3),
+                "job_margin": (str(2000 << 20), 6),
+                "job_models_max": ("2", 9),
+                "job_model_ttl_sec": ("3600", 10),
+                "job_limit_sec": ("3600", 17),
+                "job_limit_max_sec": ("86400", 18),
+                "job_gpus": ("0,1,2,3,4,5,6,7", 21),
+            },
+            "scheduler.",
         ),
         (
             "seed_004.yaml",
@@ -229,11 +238,12 @@ def test_a_reload_changes_all_that_the_files_say_under_running_programs(node):  
     assert ctl(node, "set", "max-runtime", "70")[0] == 0
     path = write(
         node.folder / "nvshare.yaml",
-        "quantum_sec: 6\nmax_runtime_sec: 60\nreconnect_grace_ms: 7\nlog: debug\nscheduler: {gpu_ids: [0]}\n",
+        "quantum_sec: 6\nmax_runtime_sec: 60\nreconnect_grace_ms: 7\nlog: debug\n"
+        "preemption: {monitoring: {export_interval_sec: 1}}\n",
     )
     code, out, _ = ctl(node, "reload")
     assert (code, out) == (0, "settings changed: 3; changes that need a restart: 1, see the log\n")
-    node.expect_log(f"{path}:5: scheduler.gpu_ids[0] is left out: ")
+    node.expect_log(f"{path}:5: preemption.monitoring.export_interval_sec is left out: ")
     node.expect_log(f"reload setting=quantum_sec {path}:1: 5 -> 6\n")
     node.expect_log(f"reload setting=max_runtime_sec {path}:2: 70 -> 60\n")
     node.expect_log(f"reload setting=reconnect_grace_ms {path}:3: 1500 -> 7 needs a restart\n")

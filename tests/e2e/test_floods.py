@@ -123,6 +123,7 @@ def test_a_client_of_a_user_that_floods_gets_its_share(node):
 
 def test_a_flooder_that_ends_leaves_nothing_behind(node):
     node.start()
+    assert node.n_clients() == 0  # it answers, so it has opened all that it keeps
     descriptors = wire.open_descriptors(node.process.pid)
     with flooder(node):
         rogue = node.client(name="rogue")

@@ -67,7 +67,6 @@ TYPES = {
     "JOBS_END": (47, "<4I"),
     "PLACE": (48, "<QQ4I64s64s32s32s448s"),
     "PLACEMENT": (49, "<Q4I" + 16 * "16sQBBH7I"),
-    "OUT_OF_MEMORY": (50, "<Q"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}

@@ -156,6 +156,16 @@ void gpus_forget(struct gpu *gpu)
 	memset(gpu, 0, sizeof(*gpu));
 }
 
+void gpus_print_uuid(const struct gpu *gpu, char ret[NVSHARE_UUID_LEN])
+{
+	const uint8_t *u = gpu->uuid;
+
+	(void)snprintf(ret, NVSHARE_UUID_LEN,
+		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		       strstr(gpu->name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
+		       u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
 uint64_t gpus_possible_total(uint64_t total)
 {
 	return total <= GPU_TOTAL_MAX ? total : 0;

@@ -81,6 +81,9 @@ int gpus_find(struct gpus *gpus, const uint8_t uuid[16], uint64_t total, uint64_
 /* Frees the entry of a GPU that NVML does not list: its last client is gone, or did not come. */
 void gpus_forget(struct gpu *gpu);
 
+/* "GPU-..." or "MIG-...", as the driver and CUDA_VISIBLE_DEVICES write it. */
+void gpus_print_uuid(const struct gpu *gpu, char ret[NVSHARE_UUID_LEN]);
+
 /* total, if a card may have so much; else 0. */
 uint64_t gpus_possible_total(uint64_t total);
 

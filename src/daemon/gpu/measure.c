@@ -33,6 +33,7 @@ void measure_tell(struct server *server, uint32_t index)
 		  (unsigned long long)gpu->total, (unsigned long long)gpu->external,
 		  (unsigned long long)gpu->reported);
 	(void)dispatch_event(server, &event);
+	job_queue_touch(server);
 }
 
 void measure_tell_new(struct server *server)
@@ -123,10 +124,12 @@ static void measure_on_due(struct server *server, struct deadline *deadline)
 		if (!server->gpus.at[i].device)
 			continue;
 		sched_gpu_status(&server->sched, i, &status);
-		if (status.n_waiting == 0 && measure_is_settled(server, i))
+		if (status.n_waiting == 0 && !job_queue_is_waiting(server) &&
+		    measure_is_settled(server, i))
 			continue;
 		measure_sample(server, i);
-		if (status.n_waiting || !measure_is_settled(server, i))
+		if (status.n_waiting || job_queue_is_waiting(server) ||
+		    !measure_is_settled(server, i))
 			deadline_set(&server->deadlines, deadline,
 				     server->now_ns + MEASURE_PERIOD_NS);
 	}

@@ -31,6 +31,10 @@ struct metrics_node {
 	uint64_t wait_bound_ns;
 	uint64_t n_events[NVSHARE_EVENT_COUNT];
 	uint32_t n_unlisted; /* clients without series */
+	uint32_t n_jobs_waiting, n_jobs_running;
+	uint64_t n_jobs_submitted, n_jobs_started, n_jobs_retried, n_jobs_refused, n_jobs_failed;
+	uint64_t n_jobs_ended[NVSHARE_JOB_END_COUNT];
+	struct histogram jobs_wait;
 };
 
 struct metrics_gpu {

@@ -101,6 +101,21 @@ static void collect_sums(const struct metrics_client *client, struct metrics_gpu
 	gpu->n_waiters[client->status.why]++;
 }
 
+static void collect_jobs(const struct server *server, struct metrics_node *ret)
+{
+	const struct job_counts *counts = &server->jobs.counts;
+
+	ret->n_jobs_waiting = jobs_n_queued(&server->jobs.core);
+	ret->n_jobs_running = server->jobs.n_live - ret->n_jobs_waiting;
+	ret->n_jobs_submitted = counts->n_submitted;
+	ret->n_jobs_started = counts->n_started;
+	ret->n_jobs_retried = counts->n_retried;
+	ret->n_jobs_refused = counts->n_refused;
+	ret->n_jobs_failed = counts->n_failed;
+	memcpy(ret->n_jobs_ended, counts->n_ended, sizeof(ret->n_jobs_ended));
+	ret->jobs_wait = counts->wait;
+}
+
 void metrics_collect(struct server *server, struct metrics *ret)
 {
 	struct metrics_client unlisted;
@@ -114,6 +129,7 @@ void metrics_collect(struct server *server, struct metrics *ret)
 	measure_sample_all(server);
 	shares_power(server);
 	status_fill_node(server, &ret->node.status);
+	collect_jobs(server, &ret->node);
 	memcpy(ret->node.n_events, server->events.n, sizeof(ret->node.n_events));
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		places[i] = NO_PLACE;

@@ -47,7 +47,11 @@
 #define STATE(its_state, value, text) \
 	GPU_BY(GAUGE, BOOL, "gpu_state", "state=\"" its_state "\"", is_state[value], text)
 
+#define END(its_end, value, text) \
+	NODE_BY(COUNTER, U64, "jobs_ended_total", "end=\"" its_end "\"", n_jobs_ended[value], text)
+
 /* A new one needs a row. */
+_Static_assert(NVSHARE_JOB_END_COUNT == 6, "rows of jobs_ended_total");
 _Static_assert(NVSHARE_EVENT_COUNT == 8 && NVSHARE_STATE_COUNT == 4,
 	       "rows of events_total, gpu_state");
 
@@ -88,6 +92,25 @@ const struct metrics_row metrics_table[] = {
 	EVENT("monitor_down", NVSHARE_EVENT_MONITOR_DOWN, NULL),
 	EVENT("worker_back", NVSHARE_EVENT_WORKER_BACK, NULL),
 	EVENT("worker_down", NVSHARE_EVENT_WORKER_DOWN, NULL),
+
+	NODE(GAUGE, U32, "jobs_waiting", n_jobs_waiting, "Jobs that wait for a GPU."),
+	NODE(GAUGE, U32, "jobs_running", n_jobs_running,
+	     "Jobs that have a GPU, or rest before they are tried again."),
+	NODE(COUNTER, U64, "jobs_submitted_total", n_jobs_submitted, "Jobs that were submitted."),
+	NODE(COUNTER, U64, "jobs_refused_total", n_jobs_refused,
+	     "Jobs that were refused, because they could never start."),
+	NODE(COUNTER, U64, "jobs_started_total", n_jobs_started, "Starts of jobs."),
+	NODE(COUNTER, U64, "jobs_retried_total", n_jobs_retried,
+	     "Jobs that failed, and were to be tried again."),
+	NODE(COUNTER, U64, "jobs_failed_total", n_jobs_failed,
+	     "Jobs whose command ended with a signal, or not with 0."),
+	END("cancel", NVSHARE_JOB_END_CANCEL, "Jobs that ended, by how."),
+	END("exit", NVSHARE_JOB_END_EXIT, NULL),
+	END("gave_up", NVSHARE_JOB_END_GAVE_UP, NULL),
+	END("limit", NVSHARE_JOB_END_LIMIT, NULL),
+	END("lost", NVSHARE_JOB_END_LOST, NULL),
+	NODE(HISTOGRAM, BUCKETS, "jobs_queue_wait_seconds", jobs_wait,
+	     "Time from a job's submission to its start."),
 
 	INFO(GPU, "gpu_info", "The GPU's name, as label."),
 	STATE("error", NVSHARE_STATE_ERROR,

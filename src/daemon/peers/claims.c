@@ -58,23 +58,27 @@ static uint32_t claims_priority_max(const struct server *server, const struct pe
 			       peer_groups(peer, groups));
 }
 
-void claims_take(struct server *server, struct peer *peer, const struct nvshare_claim *claim)
+uint32_t claims_priority(struct server *server, const struct peer *peer, uint32_t priority)
 {
 	uint32_t max = NVSHARE_PRIORITY_NORMAL;
 
+	/* Most clients claim nothing special, so the kernel is not asked for their groups. */
+	if (priority > NVSHARE_PRIORITY_LOW)
+		max = claims_priority_max(server, peer);
+	if (priority <= max)
+		return priority;
+	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+		   "claim-cut pid=%d uid=%u priority=%s given=%s", (int)peer->cred.pid,
+		   (unsigned int)peer->cred.uid, names_priority[priority], names_priority[max]);
+	return max;
+}
+
+void claims_take(struct server *server, struct peer *peer, const struct nvshare_claim *claim)
+{
 	peer->claim = *claim;
 	if (peer->claim.weight == 0)
 		peer->claim.weight = NVSHARE_WEIGHT_DEFAULT;
-	/* Most clients claim nothing special, so the kernel is not asked for their groups. */
-	if (claim->priority > NVSHARE_PRIORITY_LOW)
-		max = claims_priority_max(server, peer);
-	if (claim->priority <= max)
-		return;
-	peer->claim.priority = max;
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
-		   "claim-cut pid=%d uid=%u priority=%s given=%s", (int)peer->cred.pid,
-		   (unsigned int)peer->cred.uid, names_priority[claim->priority],
-		   names_priority[max]);
+	peer->claim.priority = claims_priority(server, peer, claim->priority);
 }
 
 struct sched_claim claims_core(const struct nvshare_claim *claim)

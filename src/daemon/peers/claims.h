@@ -20,6 +20,9 @@ struct peer;
 /* peer registers with claim: peer->claim is what it may have of that. */
 void claims_take(struct server *server, struct peer *peer, const struct nvshare_claim *claim);
 
+/* priority, or the highest that peer may claim; then there is a line in the log. */
+uint32_t claims_priority(struct server *server, const struct peer *peer, uint32_t priority);
+
 /* The same claim, as core/sched has it. */
 struct sched_claim claims_core(const struct nvshare_claim *claim);
 

@@ -120,6 +120,7 @@ void connections_end(struct server *server)
 		event_source_remove(&peer->input);
 		event_source_remove(&peer->end);
 		events_forget(server, peer);
+		job_queue_forget(server, peer);
 		flow_forget(server, peer);
 		admission_leave(server, peer);
 	}

@@ -25,6 +25,8 @@
 
 #define PEER_QUEUE_BYTES 1024
 
+struct job_entry;
+
 enum peer_state {
 	PEER_STATE_FREE,
 	PEER_STATE_NEW,    /* connected, has sent nothing yet */
@@ -40,18 +42,23 @@ enum peer_stage {
 	PEER_STAGE_STATES,
 	PEER_STAGE_OUTSIDERS,
 	PEER_STAGE_CLIENTS,
+	PEER_STAGE_JOBS, /* GET_JOBS: those that do not wait, by slot; then the queue, by position
+			  */
+	PEER_STAGE_QUEUE,
 	PEER_STAGE_END
 };
 
-/* How far the answer to a GET_STATUS is. */
+/* How far the answer to a GET_STATUS or GET_JOBS is. */
 struct peer_cursor {
 	enum peer_stage stage;
 	uint32_t seq;
-	uint32_t flags;  /* NVSHARE_GET_STATUS_* */
+	uint32_t flags;  /* NVSHARE_GET_STATUS_*, or NVSHARE_GET_JOBS_* */
 	uint64_t ticket; /* of the request: parts of a snapshot since then serve it */
 	uint32_t at;     /* next GPU, outsider or slot */
 	uint32_t n_gpus;
 	uint32_t n_clients;
+	uint32_t first, last; /* positions in the queue, from 0; last is the one behind */
+	uint32_t n_jobs;
 };
 
 struct peer {
@@ -89,8 +96,13 @@ struct peer {
 	bool is_event_waiting;   /* on events::waiting */
 	struct peer *event_prev; /* events::waiting */
 	struct peer *event_next;
-	uint64_t event_after; /* the last event that it has seen */
-	uint32_t event_seq;   /* of its request */
+	uint64_t event_after;     /* the last event that it has seen */
+	uint32_t event_seq;       /* of its request */
+	struct job_entry *job;    /* of its process; NULL: none. job_queue_attach() */
+	struct job_entry *awaits; /* the job whose end it waits for; NULL: none */
+	struct peer *await_prev;  /* job_entry::awaiting */
+	struct peer *await_next;
+	uint32_t await_seq; /* of its request */
 
 	/* PEER_STATE_CLIENT */
 	uint32_t id;
@@ -119,7 +131,10 @@ struct peer {
 	uint32_t n_failed;       /* stops and returns in a row */
 	uint32_t last_failed;    /* enum nvshare_outcome of the last one */
 	uint64_t nonce;
-	bool is_beat_asked;  /* a heartbeat is unanswered */
+	bool is_beat_asked;           /* a heartbeat is unanswered */
+	struct job_entry *program_of; /* the job that it is a program of; NULL: none */
+	struct peer *program_prev;    /* job_entry::programs */
+	struct peer *program_next;
 	bool is_growing;     /* held because it wants to grow; else because it wants to run */
 	uint64_t held_epoch; /* epoch of the report that wants to grow */
 	bool is_held;        /* on grace::held */

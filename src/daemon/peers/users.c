@@ -18,6 +18,7 @@
 #define REFUSED_MAX  64
 #define TRUSTED_PART 8
 #define TRUSTED_MAX  512
+#define JOBS_PART    4
 #define TOOLS_PART   8
 #define TOOLS_MAX    128
 
@@ -35,7 +36,11 @@ struct users_limits users_limits(uint64_t n_fds, uint32_t n_peers)
 {
 	struct users_limits limits;
 	uint64_t n = n_fds > (uint64_t)2 * FDS_OTHER ? n_fds - FDS_OTHER : n_fds / 2;
-	uint64_t n_pidfds = n > n_peers ? n - n_peers : 0;
+	uint64_t n_pidfds;
+
+	limits.n_jobs = users_part((uint32_t)(n < UINT32_MAX ? n : UINT32_MAX), JOBS_PART, n_peers);
+	n -= limits.n_jobs < n ? limits.n_jobs : n;
+	n_pidfds = n > n_peers ? n - n_peers : 0;
 
 	/* A pidfd is worth less than a connection: without one the socket tells of the end. */
 	if (n_pidfds < n / 4)
@@ -53,7 +58,8 @@ struct users_limits users_limits(uint64_t n_fds, uint32_t n_peers)
 int users_init(struct users *users, const struct users_limits *limits)
 {
 	users->limits = *limits;
-	users->at = calloc((size_t)limits->n_peers + limits->n_refused, sizeof(*users->at));
+	users->at = calloc((size_t)limits->n_peers + limits->n_refused + limits->n_jobs,
+			   sizeof(*users->at));
 	return users->at ? 0 : -ENOMEM;
 }
 
@@ -82,7 +88,7 @@ static struct user *users_find(struct users *users, uid_t uid)
 	return NULL;
 }
 
-/* There are as many places as connections, so one is free. */
+/* There are as many places as connections and jobs, so one is free. */
 static struct user *users_find_or_make(struct users *users, uid_t uid)
 {
 	struct user *user = users_find(users, uid);
@@ -158,7 +164,27 @@ void users_leave(struct users *users, struct user *user, bool is_refused)
 	user->n_refused -= is_refused;
 	users->n_refused -= is_refused;
 	users->n_peers--;
-	if (--user->n_peers == 0)
+	if (--user->n_peers == 0 && user->n_jobs == 0)
+		users_forget(users, user);
+}
+
+struct user *users_add_job(struct users *users, uid_t uid)
+{
+	struct user *user = users_find(users, uid);
+	uint32_t n_free = users->limits.n_jobs - users->n_jobs;
+
+	if (!n_free || (!users_is_trusted(uid) && user && user->n_jobs >= n_free))
+		return NULL;
+	user = users_find_or_make(users, uid);
+	user->n_jobs++;
+	users->n_jobs++;
+	return user;
+}
+
+void users_remove_job(struct users *users, struct user *user)
+{
+	users->n_jobs--;
+	if (--user->n_jobs == 0 && user->n_peers == 0)
 		users_forget(users, user);
 }
 

@@ -3,14 +3,15 @@
 #define NVS_DAEMON_USERS_H
 
 /*
- * Connections, clients and descriptors by user, and how many of them a user may have.
+ * Connections, clients, jobs and descriptors by user, and how many of them a user may have.
  *
  * A user may take another one as long as it has fewer than are free. So one user alone has at
  * most half of them, two have a third each, and a new user always finds some. Root and the
  * scheduler's own user are trusted: they have no such bound, and some connections are theirs
  * alone. A few connections are kept for peers that are turned away, so that they can be told.
  *
- * Pure but for the allocation of users_init(). A user without connections is forgotten.
+ * Pure but for the allocation of users_init(). A user without connections and jobs is
+ * forgotten.
  * Threading: none.
  */
 
@@ -29,7 +30,8 @@ struct user {
 	uint32_t n_refused; /* of these, those that are turned away */
 	uint32_t n_clients;
 	uint32_t n_pidfds;
-	uint32_t next; /* in its bucket, or among the free ones: its index and 1 */
+	uint32_t n_jobs; /* each has a descriptor of its process, which is not in n_pidfds */
+	uint32_t next;   /* in its bucket, or among the free ones: its index and 1 */
 };
 
 /* The most at a time, of all users together. */
@@ -38,6 +40,7 @@ struct users_limits {
 	uint32_t n_refused;
 	uint32_t n_clients;
 	uint32_t n_pidfds;
+	uint32_t n_jobs;
 	uint32_t n_trusted; /* of n_peers, for trusted users alone */
 };
 
@@ -47,6 +50,7 @@ struct users {
 	uint32_t n_refused;
 	uint32_t n_clients;
 	uint32_t n_pidfds;
+	uint32_t n_jobs;
 	struct user *at;
 	uint32_t n_used;
 	uint32_t free;
@@ -71,6 +75,9 @@ void users_leave(struct users *users, struct user *user, bool is_refused);
 /* user has one more client, or pidfd, or one less. false: there is no room for it. */
 bool users_add_client(struct users *users, struct user *user);
 void users_remove_client(struct users *users, struct user *user);
+/* uid has one more job. NULL: there is no room for it. user may be gone with its last job. */
+struct user *users_add_job(struct users *users, uid_t uid);
+void users_remove_job(struct users *users, struct user *user);
 bool users_add_pidfd(struct users *users, struct user *user);
 void users_remove_pidfd(struct users *users, struct user *user);
 

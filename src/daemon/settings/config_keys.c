@@ -4,6 +4,7 @@
 #include "ipc/names.h"
 #include "util/parse.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum config_keys_kind { WHOLE, TRUTH, WORD, CLASS };
@@ -16,6 +17,7 @@ struct config_key {
 	const char *before, *after; /* around the value, for the setting's text; NULL: nothing */
 	const char *off;            /* the setting's text for 0 or false; a true sets nothing */
 	bool has_class;             /* "CLASS=" stands before: the name beside this key */
+	bool is_list;               /* all elements together are the value, with commas */
 	const char *why;            /* no setting: why it does not apply, and what does */
 };
 
@@ -23,6 +25,7 @@ struct config_key {
 	{                                                                                        \
 		.path = (its_path), .kind = (its_kind), .variable = "NVSHARE_" name, __VA_ARGS__ \
 	}
+#define LISTS(its_path, its_kind, name) SETS(its_path, its_kind, name, .is_list = true)
 #define LEFT_OUT(its_path, its_kind, text)                            \
 	{                                                             \
 		.path = (its_path), .kind = (its_kind), .why = (text) \
@@ -30,25 +33,15 @@ struct config_key {
 
 static const struct config_key config_keys[] = {
 	SETS("scheduler.poll_interval_ms", WHOLE, "POLL_INTERVAL_MS"),
-	LEFT_OUT("scheduler.memory_safety_margin_mb", WHOLE,
-		 "the margin is a part of each GPU; set memory_reserve_percent"),
-	LEFT_OUT("scheduler.max_models_per_gpu", WHOLE,
-		 "the scheduler counts bytes, and programs have their own models; contexts_max"
-		 " limits contexts"),
-	LEFT_OUT("scheduler.model_cache_ttl_seconds", WHOLE,
-		 "memory stays on the GPU until others need it; there is nothing to set instead"),
+	SETS("scheduler.memory_safety_margin_mb", WHOLE, "JOB_MARGIN", .after = "M"),
+	SETS("scheduler.max_models_per_gpu", WHOLE, "JOB_MODELS_MAX"),
+	SETS("scheduler.model_cache_ttl_seconds", WHOLE, "JOB_MODEL_TTL_SEC"),
 	SETS("scheduler.worker_heartbeat_interval_seconds", WHOLE, "HEARTBEAT_SEC"),
 	SETS("scheduler.worker_heartbeat_timeout_seconds", WHOLE, "HEARTBEAT_LIMIT_SEC"),
-	LEFT_OUT("scheduler.default_task_timeout_seconds", WHOLE,
-		 "the scheduler ends no program; max_runtime_sec bounds a run while others wait"),
-	LEFT_OUT("scheduler.max_task_timeout_seconds", WHOLE,
-		 "the scheduler ends no program; max_runtime_sec bounds a run while others wait"),
-	LEFT_OUT("scheduler.gpu_ids[]", WHOLE,
-		 "the scheduler serves every GPU that programs use; CUDA_VISIBLE_DEVICES of the"
-		 " programs says which"),
-	LEFT_OUT("scheduler.reserved_gpu_ids[]", WHOLE,
-		 "the scheduler serves every GPU that programs use; CUDA_VISIBLE_DEVICES of the"
-		 " programs keeps them off others"),
+	SETS("scheduler.default_task_timeout_seconds", WHOLE, "JOB_LIMIT_SEC"),
+	SETS("scheduler.max_task_timeout_seconds", WHOLE, "JOB_LIMIT_MAX_SEC"),
+	LISTS("scheduler.gpu_ids[]", WHOLE, "JOB_GPUS"),
+	LISTS("scheduler.reserved_gpu_ids[]", WHOLE, "JOB_GPUS_RESERVED"),
 
 	SETS("preemption.enabled", TRUTH, "HOLD"),
 	SETS("preemption.timeslice.lc_task_us", WHOLE, "SLICE_LEVELS", .before = "critical="),
@@ -251,6 +244,34 @@ static void keys_set(struct settings *settings, const struct config_key *key, co
 		settings_say(report, true, "%s: %s", origin, text);
 }
 
+/* Sets what all elements of a list say together. */
+static void keys_set_list(struct settings *settings, const struct config_key *key, const char *name,
+			  const struct config_file *file, size_t first, size_t n,
+			  struct settings_report *report)
+{
+	const struct setting *setting = settings_find(key->variable, SETTINGS_ENVIRONMENT);
+	const struct config_file_entry *head = NULL;
+	char value[512] = "", origin[SETTINGS_ORIGIN_LEN], text[SETTINGS_TEXT_LEN];
+	size_t len = 0;
+
+	for (size_t i = first; i < first + n; i++) {
+		char path[CONFIG_FILE_KEY_LEN];
+
+		keys_generalise(file->at[i].key, path);
+		if (strcmp(path, key->path) != 0)
+			continue;
+		if (len < sizeof(value))
+			len += (size_t)snprintf(value + len, sizeof(value) - len, "%s%.64s",
+						head ? "," : "", file->at[i].text);
+		head = head ? head : &file->at[i];
+	}
+	if (!head)
+		return; /* an empty list says nothing */
+	(void)snprintf(origin, sizeof(origin), "%.240s:%u", name, head->line);
+	if (settings_take(settings, setting, key->path, value, origin, text))
+		settings_say(report, true, "%s: %s", origin, text);
+}
+
 void config_keys_take(struct settings *settings, const char *name, const struct config_file *file,
 		      size_t first, size_t n, struct settings_report *report)
 {
@@ -265,6 +286,10 @@ void config_keys_take(struct settings *settings, const char *name, const struct 
 		const struct config_key *key = &config_keys[k];
 		bool is_told = !key->why;
 
+		if (key->is_list) {
+			keys_set_list(settings, key, name, file, first, n, report);
+			continue;
+		}
 		for (size_t i = first; i < first + n; i++) {
 			char path[CONFIG_FILE_KEY_LEN];
 

@@ -23,6 +23,7 @@ void settings_default(struct settings *ret_settings)
 	(void)http_addresses_parse(HTTP_ADDRESS_DEFAULT, &ret_settings->http);
 	sched_config_default(&ret_settings->config);
 	timeshare_config_default(&ret_settings->share);
+	settings_jobs_default(&ret_settings->jobs);
 }
 
 /* Is name canonical ("NVSHARE_QUANTUM_SEC" or a key), with one of separators for _ and -? */
@@ -176,6 +177,8 @@ int settings_check(const struct settings *settings, char ret_text[SETTINGS_TEXT_
 	else if (share->prepare_ns > share->hint_ns)
 		text = "NVSHARE_HINT_MIN_PREPARE_US is above NVSHARE_HINT_MAX_MS";
 	else
+		text = settings_jobs_check(&settings->jobs);
+	if (!text)
 		text = per_gpu_check(settings);
 	if (!text)
 		return 0;

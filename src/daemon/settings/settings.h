@@ -19,6 +19,7 @@
 #include "daemon/http/http_host.h"
 #include "daemon/peers/rights.h"
 #include "daemon/settings/per_gpu.h"
+#include "daemon/settings/settings_jobs.h"
 #include "util/log.h"
 #include "util/setting.h"
 
@@ -26,7 +27,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SETTINGS_ROWS_MAX   64  /* of the table */
+#define SETTINGS_ROWS_MAX   96  /* of the table */
 #define SETTINGS_ORIGIN_LEN 256 /* longer names of files are cut */
 
 /* The command line asks for one of these. */
@@ -43,6 +44,7 @@ struct settings {
 	struct rights rights;
 	struct sizes sizes;
 	struct per_gpu per_gpu;
+	struct settings_jobs jobs;
 	enum log_level log_level;
 	uint64_t context_bytes_max;    /* on each GPU, of all contexts; 0: no limit */
 	uint32_t n_contexts_max;       /* the same */

@@ -76,18 +76,6 @@ static void events_add(struct server *server, struct nvshare_event *event)
 	alerts_run(server, event);
 }
 
-static void events_name_gpu(const struct server *server, uint32_t index,
-			    char ret_uuid[NVSHARE_UUID_LEN])
-{
-	const struct gpu *gpu = &server->gpus.at[index];
-	const uint8_t *u = gpu->uuid;
-
-	(void)snprintf(ret_uuid, NVSHARE_UUID_LEN,
-		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		       strstr(gpu->name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
-		       u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-}
-
 void events_add_gpu(struct server *server, enum nvshare_event_type type,
 		    enum nvshare_event_level level, uint32_t index, uint32_t xid,
 		    const char *format, ...)
@@ -101,7 +89,7 @@ void events_add_gpu(struct server *server, enum nvshare_event_type type,
 	(void)vsnprintf(event.message, sizeof(event.message), format, args);
 	va_end(args);
 	if (index != EVENTS_NONE)
-		events_name_gpu(server, index, event.uuid);
+		gpus_print_uuid(&server->gpus.at[index], event.uuid);
 	events_add(server, &event);
 }
 
@@ -123,7 +111,7 @@ void events_add_client(struct server *server, enum nvshare_event_type type,
 	va_start(args, format);
 	(void)vsnprintf(event.message, sizeof(event.message), format, args);
 	va_end(args);
-	events_name_gpu(server, peer->gpu, event.uuid);
+	gpus_print_uuid(&server->gpus.at[peer->gpu], event.uuid);
 	events_add(server, &event);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/tools/tool_status.h"
 
+#include "daemon/jobs/job_messages.h"
 #include "daemon/server.h"
 #include "daemon/tools/status_fill.h"
 #include "util/log.h"
@@ -143,9 +144,13 @@ void tool_status_continue(struct server *server, struct peer *peer)
 
 	/* A packet that does not go out is queued. The cursor waits until it has gone. */
 	for (unsigned int i = 0; i < PACKETS_A_TURN; i++) {
+		bool is_jobs = peer->cursor.stage == PEER_STAGE_JOBS ||
+			       peer->cursor.stage == PEER_STAGE_QUEUE;
+
 		if (peer->cursor.stage == PEER_STAGE_NONE || peer->queue_len || peer->is_closing)
 			return;
-		if (!status_next_packet(server, &peer->cursor, &msg))
+		if (is_jobs ? !job_messages_next(server, &peer->cursor, &msg)
+			    : !status_next_packet(server, &peer->cursor, &msg))
 			return;
 		server_send(server, peer, &msg);
 		flow_charge(server, peer, 1);

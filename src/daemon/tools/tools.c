@@ -2,6 +2,7 @@
 #include "daemon/tools/tools.h"
 
 #include "daemon/dispatch.h"
+#include "daemon/jobs/job_messages.h"
 #include "daemon/peers/claims.h"
 #include "daemon/server.h"
 
@@ -57,6 +58,10 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 	}
 	if (msg->header.type == NVSHARE_MSG_GET_EVENTS) {
 		events_ask(server, peer, seq, &msg->body.get_events);
+		return;
+	}
+	if (job_messages_has(msg->header.type)) {
+		job_messages_handle(server, peer, msg);
 		return;
 	}
 	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);

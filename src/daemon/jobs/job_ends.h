@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_JOB_ENDS_H
+#define NVS_DAEMON_JOB_ENDS_H
+
+/*
+ * The ends of jobs: what is learned from them, who is told, and what is kept for questions.
+ *
+ * Threading: the loop's.
+ */
+
+#include "core/jobs/jobs.h"
+#include "nvshare/protocol.h"
+
+#include <stdint.h>
+
+struct job_entry;
+struct peer;
+struct server;
+
+/* The process of entry reports. 0; or JOBS_E_*, and nothing has changed. */
+int job_ends_report(struct server *server, struct job_entry *entry,
+		    const struct nvshare_job_ended *ended);
+
+/* The process of entry is gone. */
+void job_ends_lost(struct server *server, struct job_entry *entry);
+
+/* Actions of the core: entry is tried again; it is over. */
+void job_ends_retry(struct server *server, struct job_entry *entry);
+void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end end);
+
+/* peer, a tool, is told of the end of entry, now or when it comes. */
+void job_ends_await(struct server *server, struct peer *peer, uint32_t seq,
+		    struct job_entry *entry);
+
+#endif

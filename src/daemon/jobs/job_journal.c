@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/jobs/job_journal.h"
+
+#include "util/fd.h"
+#include "util/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME     JOB_JOURNAL_NAME
+#define NAME_NEW JOB_JOURNAL_NAME ".new"
+#define NAME_BAD JOB_JOURNAL_NAME ".bad"
+
+#define LEN_MAX (256u << 20)
+
+/* A file is written anew when it has so many records, and so many times those of its jobs. */
+#define RECORDS_MIN  4096
+#define RECORDS_EACH 4
+
+static void journal_fail(struct job_journal *journal, int r, const char *what)
+{
+	journal->fd = fd_close(journal->fd);
+	journal->new_fd = fd_close(journal->new_fd);
+	if (!journal->is_failed)
+		(void)log_errno(LOG_LEVEL_WARN, r,
+				"cannot %s '" NAME
+				"' in the socket's folder, so a restart would lose"
+				" the places of jobs",
+				what);
+	journal->is_failed = true;
+}
+
+/* Which run of the machine, and which numbers of processes. */
+static void journal_here(struct job_record_open *ret)
+{
+	struct stat st;
+	ssize_t n = -1;
+	FD_CLEANUP int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	*ret = (struct job_record_open){.version = JOB_RECORD_VERSION};
+	if (fd >= 0)
+		n = read(fd, ret->boot, sizeof(ret->boot) - 1);
+	ret->boot[n > 0 ? n : 0] = '\0';
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		ret->pid_namespace = st.st_ino;
+}
+
+static bool journal_is_own(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+}
+
+/* The whole file; malloc(). NULL: there is none that is ours, *ret_r says why, 0: no file. */
+static uint8_t *journal_load(int dir_fd, size_t *ret_len, int *ret_r)
+{
+	FD_CLEANUP int fd =
+		openat(dir_fd, NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	uint8_t *bytes;
+	size_t n = 0;
+
+	*ret_r = 0;
+	if (fd < 0 && errno == ENOENT)
+		return NULL;
+	*ret_r = fd < 0 ? -errno : -EPERM;
+	if (fd < 0 || !journal_is_own(fd))
+		return NULL;
+	*ret_r = -EFBIG;
+	if (fstat(fd, &st) < 0 || st.st_size > (off_t)LEN_MAX)
+		return NULL;
+	bytes = malloc((size_t)st.st_size + 1);
+	*ret_r = -ENOMEM;
+	while (bytes && n < (size_t)st.st_size) {
+		ssize_t got = read(fd, bytes + n, (size_t)st.st_size - n);
+
+		if (got <= 0)
+			break;
+		n += (size_t)got;
+	}
+	*ret_len = n;
+	return bytes;
+}
+
+static void journal_set_aside(const struct job_journal *journal, size_t good, size_t len)
+{
+	log_warn("'" NAME "' in the socket's folder holds %zu bytes that are no records, behind %zu"
+		 " good ones: it is set aside as '" NAME_BAD "'",
+		 len - good, good);
+	(void)renameat(journal->dir_fd, NAME, journal->dir_fd, NAME_BAD);
+}
+
+void job_journal_read(struct job_journal *journal, int dir_fd, struct job_replay *replay)
+{
+	struct job_record_open here;
+	size_t len = 0, good;
+	uint8_t *bytes;
+	int r;
+
+	*journal = (struct job_journal){.dir_fd = dir_fd, .fd = -1, .new_fd = -1};
+	bytes = journal_load(dir_fd, &len, &r);
+	if (!bytes) {
+		if (r)
+			(void)log_errno(LOG_LEVEL_WARN, r,
+					"cannot read '" NAME
+					"' in the socket's folder: the places of"
+					" jobs are lost");
+		return;
+	}
+	r = job_replay(replay, bytes, len, &good);
+	free(bytes);
+	if (r)
+		journal_set_aside(journal, good, len);
+	journal_here(&here);
+	/* Of another run of the machine: no process of it is there any more. */
+	if (strcmp(here.boot, replay->open.boot) != 0 ||
+	    here.pid_namespace != replay->open.pid_namespace)
+		replay->n = 0;
+}
+
+/* A partial record at the end would hide all that come after it. */
+static void journal_append(struct job_journal *journal, int fd, const struct job_record *record)
+{
+	uint8_t bytes[JOB_RECORD_SIZE_MAX];
+	size_t size = job_record_write(record, bytes);
+	ssize_t n = write(fd, bytes, size);
+
+	if (n == (ssize_t)size) {
+		journal->len += size;
+		journal->n_records++;
+		return;
+	}
+	n = n < 0 ? -errno : -ENOSPC;
+	if (ftruncate(fd, (off_t)journal->len) < 0)
+		(void)unlinkat(journal->dir_fd, NAME, 0);
+	journal_fail(journal, (int)n, "write");
+}
+
+void job_journal_begin(struct job_journal *journal, uint64_t last_id)
+{
+	struct job_record record = {.kind = JOB_RECORD_OPEN};
+
+	(void)unlinkat(journal->dir_fd, NAME_NEW, 0);
+	journal->new_fd =
+		openat(journal->dir_fd, NAME_NEW,
+		       O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (journal->new_fd < 0) {
+		journal_fail(journal, -errno, "make");
+		return;
+	}
+	journal->fd = fd_close(journal->fd);
+	journal->len = 0;
+	journal->n_records = 0;
+	journal_here(&record.open);
+	record.open.last_id = last_id;
+	journal_append(journal, journal->new_fd, &record);
+}
+
+void job_journal_commit(struct job_journal *journal)
+{
+	if (journal->new_fd < 0)
+		return;
+	if (renameat(journal->dir_fd, NAME_NEW, journal->dir_fd, NAME) < 0) {
+		journal_fail(journal, -errno, "replace");
+		return;
+	}
+	journal->fd = journal->new_fd;
+	journal->new_fd = -1;
+	journal->is_failed = false;
+}
+
+void job_journal_write(struct job_journal *journal, const struct job_record *record)
+{
+	if (journal->new_fd >= 0)
+		journal_append(journal, journal->new_fd, record);
+	else if (journal->fd >= 0)
+		journal_append(journal, journal->fd, record);
+}
+
+bool job_journal_is_long(const struct job_journal *journal, uint32_t n_live)
+{
+	return journal->fd >= 0 && journal->n_records >= RECORDS_MIN &&
+	       journal->n_records / RECORDS_EACH >= n_live;
+}
+
+void job_journal_close(struct job_journal *journal)
+{
+	journal->fd = fd_close(journal->fd);
+	journal->new_fd = fd_close(journal->new_fd);
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/jobs/job_queue.h"
+
+#include "daemon/jobs/job_ends.h"
+#include "daemon/jobs/job_estimates.h"
+#include "daemon/jobs/job_facts.h"
+#include "daemon/jobs/job_fill.h"
+#include "daemon/jobs/job_programs.h"
+#include "daemon/jobs/job_restore.h"
+#include "daemon/server.h"
+#include "util/container_of.h"
+#include "util/fd.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* A pass of the core makes at most so many steps, then the loop comes back to its events. */
+#define DUE_STEPS_MAX 256
+
+/* A restart may forget so much of a job's used time. */
+#define COUNT_NS (60 * CLOCK_NS_PER_SEC)
+
+/*
+ * Where users have the same number, but are not the same (pods that run as root), this function
+ * tells them apart: the core is fair among these numbers, and estimates are theirs.
+ */
+uint32_t job_queue_owner(const struct peer *peer)
+{
+	return peer->cred.uid;
+}
+
+/* ---- slots --------------------------------------------------------------------- */
+
+uint32_t job_queue_slot(const struct server *server, const struct job_entry *entry)
+{
+	return (uint32_t)(entry - server->jobs.entries);
+}
+
+struct job_entry *job_queue_find(struct server *server, uint64_t id)
+{
+	struct job_queue *queue = &server->jobs;
+
+	for (uint32_t i = queue->buckets[id % JOB_QUEUE_BUCKETS]; i;
+	     i = queue->entries[i - 1].id_next) {
+		if (queue->entries[i - 1].id == id)
+			return &queue->entries[i - 1];
+	}
+	return NULL;
+}
+
+static void queue_free_slot(struct job_queue *queue, struct job_entry *entry)
+{
+	uint32_t slot = (uint32_t)(entry - queue->entries);
+	uint32_t *link = &queue->buckets[entry->id % JOB_QUEUE_BUCKETS];
+
+	while (*link != slot + 1)
+		link = &queue->entries[*link - 1].id_next;
+	*link = entry->id_next;
+	*entry = (struct job_entry){.pidfd = -1};
+	queue->free[queue->n_free++] = slot;
+}
+
+void job_queue_forget_ended(struct server *server, struct job_entry *entry)
+{
+	(void)job_queue_step(server, entry, &(struct jobs_event){.type = JOBS_EVENT_FORGET});
+	queue_free_slot(&server->jobs, entry);
+}
+
+/* The oldest job that has ended is forgotten. false: there is none. */
+static bool queue_forget_oldest(struct server *server)
+{
+	struct job_queue *queue = &server->jobs;
+
+	for (uint64_t i = queue->n_ended; i < queue->n_ended + JOB_QUEUE_ENDED; i++) {
+		uint32_t *slot = &queue->ended[i % JOB_QUEUE_ENDED];
+
+		if (*slot == JOBS_NONE)
+			continue;
+		job_queue_forget_ended(server, &queue->entries[*slot]);
+		*slot = JOBS_NONE;
+		return true;
+	}
+	return false;
+}
+
+struct job_entry *job_queue_add(struct server *server, uid_t uid, uint64_t id)
+{
+	struct job_queue *queue = &server->jobs;
+	struct user *user = users_add_job(&server->users, uid);
+	struct job_entry *entry;
+	uint32_t *bucket = &queue->buckets[id % JOB_QUEUE_BUCKETS];
+	uint32_t slot;
+
+	if (!user)
+		return NULL;
+	if (!queue->n_free && queue->n_used == JOB_QUEUE_MAX && !queue_forget_oldest(server)) {
+		users_remove_job(&server->users, user);
+		return NULL;
+	}
+	slot = queue->n_free ? queue->free[--queue->n_free] : queue->n_used++;
+	entry = &queue->entries[slot];
+	*entry = (struct job_entry){
+		.id = id,
+		.uid = uid,
+		.user = user,
+		.pidfd = -1,
+		.since_ns = server->now_ns,
+		.id_next = *bucket,
+	};
+	*bucket = slot + 1;
+	queue->n_live++;
+	if (id > queue->last_id)
+		queue->last_id = id;
+	return entry;
+}
+
+static void queue_release(struct server *server, struct job_entry *entry)
+{
+	event_source_remove(&entry->gone);
+	entry->pidfd = fd_close(entry->pidfd);
+	users_remove_job(&server->users, entry->user);
+	entry->user = NULL;
+	server->jobs.n_live--;
+}
+
+void job_queue_drop(struct server *server, struct job_entry *entry)
+{
+	queue_release(server, entry);
+	queue_free_slot(&server->jobs, entry);
+}
+
+/* ---- connections and processes --------------------------------------------------- */
+
+void job_queue_attach(struct server *server, struct peer *peer, struct job_entry *entry)
+{
+	(void)server;
+	if (peer->job)
+		peer->job->peer = NULL;
+	peer->job = entry;
+	if (!entry)
+		return;
+	if (entry->peer)
+		entry->peer->job = NULL;
+	entry->peer = peer;
+}
+
+void job_queue_forget(struct server *server, struct peer *peer)
+{
+	job_queue_attach(server, peer, NULL);
+	if (peer->awaits)
+		DL_DELETE2(peer->awaits->awaiting, peer, await_prev, await_next);
+	peer->awaits = NULL;
+}
+
+static void queue_on_gone(struct server *server, struct event_source *source, uint32_t events)
+{
+	struct job_entry *entry = container_of(source, struct job_entry, gone);
+
+	(void)events;
+	job_ends_lost(server, entry);
+}
+
+void job_queue_watch(struct server *server, struct job_entry *entry, int pidfd)
+{
+	entry->pidfd = pidfd;
+	/* Without it the end is seen when the scheduler restarts. There is memory for it. */
+	(void)event_source_add(&server->poller, &entry->gone, pidfd, EPOLLIN, queue_on_gone);
+}
+
+/* ---- the journal ----------------------------------------------------------------- */
+
+static void queue_record_place(const struct server *server, const struct job_entry *entry,
+			       struct job_record_place *ret)
+{
+	struct jobs_status status;
+
+	jobs_status(&server->jobs.core, job_queue_slot(server, entry), server->now_ns, &status);
+	*ret = (struct job_record_place){
+		.id = entry->id,
+		.pid = entry->process.pid,
+		.ticks = entry->process.ticks,
+		.since_ns = entry->since_ns,
+		.unix_ns = entry->submitted_unix_ns,
+		.memory = entry->memory,
+		.uid = entry->uid,
+		.owner = entry->owner,
+		.n_retries = status.n_retries,
+		.is_estimated = entry->is_estimated,
+		.submit = entry->submit,
+	};
+}
+
+void job_queue_record(struct server *server, const struct job_entry *entry,
+		      enum job_record_kind kind)
+{
+	struct job_record record = {.kind = kind};
+
+	if (kind == JOB_RECORD_SUBMIT || kind == JOB_RECORD_RETRY) {
+		queue_record_place(server, entry, &record.place);
+	} else if (kind == JOB_RECORD_START) {
+		record.start.id = entry->id;
+		memcpy(record.start.gpu, entry->gpu_uuid, sizeof(record.start.gpu));
+	} else {
+		struct jobs_status status;
+
+		jobs_status(&server->jobs.core, job_queue_slot(server, entry), server->now_ns,
+			    &status);
+		record.number.id = entry->id;
+		record.number.ns = status.counted_ns;
+	}
+	job_journal_write(&server->jobs.journal, &record);
+}
+
+static void queue_record_whole(struct server *server, const struct job_entry *entry)
+{
+	job_queue_record(server, entry, JOB_RECORD_SUBMIT);
+	if (entry->is_started) {
+		job_queue_record(server, entry, JOB_RECORD_START);
+		job_queue_record(server, entry, JOB_RECORD_COUNTED);
+	}
+	if (entry->is_cancelled)
+		job_queue_record(server, entry, JOB_RECORD_CANCEL);
+}
+
+static int queue_compare_ids(const void *a, const void *b)
+{
+	const struct job_entry *const *x = a, *const *y = b;
+
+	return ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
+}
+
+/* Ids rise in the file, so that a place is never claimed that was not given. */
+static void queue_write_anew(struct server *server)
+{
+	struct job_queue *queue = &server->jobs;
+	struct job_entry **live = malloc((queue->n_live + 1) * sizeof(struct job_entry *));
+	uint32_t n = 0;
+
+	if (!live)
+		return; /* the old file goes on */
+	for (uint32_t i = 0; i < queue->n_used; i++) {
+		if (queue->entries[i].user)
+			live[n++] = &queue->entries[i];
+	}
+	qsort(live, n, sizeof(struct job_entry *), queue_compare_ids);
+	job_journal_begin(&queue->journal, queue->last_id);
+	for (uint32_t i = 0; i < n; i++)
+		queue_record_whole(server, live[i]);
+	job_journal_commit(&queue->journal);
+	free(live);
+}
+
+/* ---- the core -------------------------------------------------------------------- */
+
+static void queue_on_start(struct server *server, struct job_entry *entry,
+			   const struct jobs_action *action)
+{
+	struct job_queue *queue = &server->jobs;
+	struct jobs_status status;
+
+	jobs_status(&queue->core, action->job, server->now_ns, &status);
+	entry->is_started = true;
+	entry->gpu = action->gpu;
+	gpus_print_uuid(&server->gpus.at[action->gpu], entry->gpu_uuid);
+	entry->peak = 0;
+	entry->is_oom = false;
+	DL_APPEND(queue->started, entry);
+	queue->counts.n_started++;
+	histogram_add(&queue->counts.wait, status.waited_ns);
+	job_queue_record(server, entry, JOB_RECORD_START);
+	server_log(server, entry->uid, LOG_LEVEL_INFO,
+		   "job-start job=%llu gpu=%u pid=%d uid=%u memory=%llu waited_ms=%llu turns=%d",
+		   (unsigned long long)entry->id, entry->gpu, (int)entry->process.pid,
+		   (unsigned int)entry->uid, (unsigned long long)entry->memory,
+		   (unsigned long long)(status.waited_ns / CLOCK_NS_PER_MS), action->is_turns);
+	if (!deadline_is_set(&queue->count))
+		deadline_set(&server->deadlines, &queue->count, server->now_ns + COUNT_NS);
+	job_fill_tell(server, entry, 0);
+}
+
+/* Its process sends the signal. A process that became the command itself hears of none. */
+static void queue_on_signal(struct server *server, struct job_entry *entry, int number,
+			    enum jobs_end end)
+{
+	entry->signal_now = (uint32_t)number;
+	entry->end = end == JOBS_END_TIMEOUT ? NVSHARE_JOB_END_LIMIT : NVSHARE_JOB_END_CANCEL;
+	if (entry->is_final)
+		return; /* it has ended, and is about to leave the core */
+	server_log(server, entry->uid, LOG_LEVEL_INFO, "job-stop job=%llu signal=%s reason=%s",
+		   (unsigned long long)entry->id, sigabbrev_np(number),
+		   end == JOBS_END_TIMEOUT ? "limit" : "cancel");
+	job_fill_tell(server, entry, 0);
+}
+
+static void queue_perform_one(struct server *server, const struct jobs_action *action)
+{
+	struct job_entry *entry = &server->jobs.entries[action->job];
+
+	switch (action->type) {
+	case JOBS_ACTION_START:
+		queue_on_start(server, entry, action);
+		break;
+	case JOBS_ACTION_TERM:
+		queue_on_signal(server, entry, SIGTERM, action->end);
+		break;
+	case JOBS_ACTION_KILL:
+		queue_on_signal(server, entry, SIGKILL, action->end);
+		break;
+	case JOBS_ACTION_RETRY:
+		job_ends_retry(server, entry);
+		break;
+	case JOBS_ACTION_DONE:
+		job_ends_done(server, entry, action->end);
+		queue_release(server, entry);
+		break;
+	}
+}
+
+void job_queue_perform(struct server *server, const struct jobs_actions *actions)
+{
+	for (uint32_t i = 0; i < actions->n; i++)
+		queue_perform_one(server, &actions->at[i]);
+	if (job_journal_is_long(&server->jobs.journal, server->jobs.n_live))
+		queue_write_anew(server);
+}
+
+int job_queue_try(struct server *server, struct job_entry *entry, struct jobs_event *event,
+		  struct jobs_actions *ret_actions)
+{
+	event->now_ns = server->now_ns;
+	if (entry)
+		event->job = job_queue_slot(server, entry);
+	ret_actions->n = 0;
+	return jobs_step(&server->jobs.core, event, ret_actions);
+}
+
+int job_queue_step(struct server *server, struct job_entry *entry, struct jobs_event *event)
+{
+	struct jobs_actions actions;
+	int r = job_queue_try(server, entry, event, &actions);
+
+	if (!r)
+		job_queue_perform(server, &actions);
+	return r;
+}
+
+static void queue_on_due(struct server *server, struct deadline *deadline)
+{
+	(void)deadline;
+	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
+		struct jobs_event event = {.type = JOBS_EVENT_TIME};
+
+		if (jobs_deadline(&server->jobs.core) > server->now_ns)
+			break;
+		(void)job_queue_step(server, NULL, &event);
+	}
+}
+
+static void queue_on_count(struct server *server, struct deadline *deadline)
+{
+	struct job_entry *entry;
+
+	DL_FOREACH (server->jobs.started, entry)
+		job_queue_record(server, entry, JOB_RECORD_COUNTED);
+	if (server->jobs.started)
+		deadline_set(&server->deadlines, deadline, server->now_ns + COUNT_NS);
+}
+
+static void queue_on_look(struct server *server, struct deadline *deadline)
+{
+	(void)deadline;
+	server->jobs.looked_ns = server->now_ns;
+	server->jobs.is_changed = false;
+	job_programs_look(server);
+	job_facts_look(server);
+}
+
+void job_queue_touch(struct server *server)
+{
+	server->jobs.is_changed = true;
+}
+
+/* A node without jobs has nothing to look at. */
+void job_queue_settle(struct server *server)
+{
+	struct job_queue *queue = &server->jobs;
+	uint64_t look_ns = queue->looked_ns + JOB_LOOK_NS;
+
+	if (queue->is_changed && queue->n_live && !deadline_is_set(&queue->look))
+		deadline_set(&server->deadlines, &queue->look,
+			     look_ns > server->now_ns ? look_ns : server->now_ns);
+	deadline_set(&server->deadlines, &queue->due, jobs_deadline(&queue->core));
+}
+
+bool job_queue_is_waiting(const struct server *server)
+{
+	return jobs_n_queued(&server->jobs.core) > 0;
+}
+
+void job_queue_config(struct server *server)
+{
+	job_facts_config(server);
+	job_estimates_config(server);
+	job_queue_touch(server);
+}
+
+/* ---- begin and end ----------------------------------------------------------------- */
+
+int job_queue_open(struct server *server)
+{
+	struct job_queue *queue = &server->jobs;
+
+	queue->slots = calloc(JOB_QUEUE_MAX, sizeof(*queue->slots));
+	queue->entries = calloc(JOB_QUEUE_MAX, sizeof(*queue->entries));
+	queue->free = calloc(JOB_QUEUE_MAX, sizeof(*queue->free));
+	queue->estimates = calloc(JOB_ESTIMATES_MAX, sizeof(*queue->estimates));
+	queue->journal = (struct job_journal){.fd = -1, .new_fd = -1};
+	if (!queue->slots || !queue->entries || !queue->free || !queue->estimates)
+		return -ENOMEM;
+	queue->due.on_due = queue_on_due;
+	queue->look.on_due = queue_on_look;
+	queue->count.on_due = queue_on_count;
+	memset(queue->ended, 0xff, sizeof(queue->ended)); /* JOBS_NONE */
+	jobs_init(&queue->core, queue->slots, JOB_QUEUE_MAX, &server->settings.jobs.config);
+	job_estimates_open(server);
+	job_facts_config(server);
+	job_facts_look(server);
+	job_restore(server);
+	queue_write_anew(server);
+	return 0;
+}
+
+void job_queue_close(struct server *server)
+{
+	struct job_queue *queue = &server->jobs;
+
+	if (!queue->entries)
+		return;
+	queue_on_count(server, &queue->count);
+	job_estimates_save(server);
+	job_journal_close(&queue->journal);
+	free(queue->estimates);
+	free(queue->free);
+	free(queue->entries);
+	free(queue->slots);
+}

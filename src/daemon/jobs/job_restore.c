@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/jobs/job_restore.h"
+
+#include "core/u64.h"
+#include "daemon/jobs/job_gpus.h"
+#include "daemon/jobs/job_submit.h"
+#include "daemon/server.h"
+#include "util/fd.h"
+
+#include <string.h>
+#include <utlist.h>
+
+/* The GPU of a job that runs. SCHED_GPUS_MAX: it is not there. */
+static uint32_t restore_gpu(const struct server *server, const char *name)
+{
+	uint32_t mask;
+
+	if (job_gpus_mask(server, name, &mask) || !mask)
+		return SCHED_GPUS_MAX;
+	return (uint32_t)__builtin_ctz(mask);
+}
+
+static bool restore_core(struct server *server, struct job_entry *entry,
+			 const struct job_replay_job *job)
+{
+	struct jobs_event event;
+	struct jobs_actions actions;
+
+	if (job_submit_event(server, entry, &event, NULL))
+		return false;
+	event.type = job->is_started ? JOBS_EVENT_ADOPT : JOBS_EVENT_SUBMIT;
+	event.is_restored = true;
+	event.since_ns = u64_min(job->place.since_ns, server->now_ns);
+	event.n_retries = job->place.n_retries;
+	event.counted_ns = job->counted_ns;
+	if (job->is_started)
+		event.gpu = entry->gpu;
+	/* No GPU is free for jobs before the grace is over, so none starts. */
+	return !job_queue_try(server, entry, &event, &actions) &&
+	       (job_queue_perform(server, &actions), true);
+}
+
+static void restore_one(struct server *server, const struct job_replay_job *job)
+{
+	const struct job_record_place *place = &job->place;
+	const struct job_process process = {.pid = (pid_t)place->pid, .ticks = place->ticks};
+	uint32_t gpu = job->is_started ? restore_gpu(server, job->gpu) : 0;
+	struct job_entry *entry;
+	FD_CLEANUP int pidfd = job_process_open(&process);
+
+	if (pidfd < 0 || gpu == SCHED_GPUS_MAX)
+		return;
+	entry = job_queue_add(server, place->uid, place->id);
+	if (!entry)
+		return;
+	entry->submit = place->submit;
+	entry->process = process;
+	entry->owner = place->owner;
+	entry->memory = place->memory;
+	entry->is_estimated = place->is_estimated;
+	entry->is_restored = true;
+	entry->since_ns = place->since_ns;
+	entry->submitted_unix_ns = place->unix_ns;
+	entry->gpu = gpu;
+	if (!restore_core(server, entry, job)) {
+		job_queue_drop(server, entry);
+		return;
+	}
+	if (job->is_started) {
+		entry->is_started = true;
+		memcpy(entry->gpu_uuid, job->gpu, sizeof(entry->gpu_uuid));
+		DL_APPEND(server->jobs.started, entry);
+	}
+	job_queue_watch(server, entry, pidfd);
+	pidfd = -1; /* taken by entry */
+	if (job->is_cancelled) {
+		entry->is_cancelled = true;
+		(void)job_queue_step(server, entry,
+				     &(struct jobs_event){.type = JOBS_EVENT_CANCEL});
+	}
+}
+
+void job_restore(struct server *server)
+{
+	struct job_queue *queue = &server->jobs;
+	struct job_replay replay = {.n = 0};
+
+	job_journal_read(&queue->journal, server->admission.listener.dir_fd, &replay);
+	queue->last_id = replay.open.last_id;
+	for (size_t i = 0; i < replay.n; i++)
+		restore_one(server, &replay.jobs[i]);
+	queue->n_restored = queue->n_live;
+	if (replay.n)
+		log_info("jobs-restored jobs=%u waiting=%u gone=%zu", queue->n_live,
+			 jobs_n_queued(&queue->core), replay.n - queue->n_live);
+	job_replay_deinit(&replay);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+#include "cli/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* As main() has them: literals are not written to. */
+#define ARGS(...) ((char *const *)(uintptr_t)(const char *const[]){__VA_ARGS__, NULL})
+
+static void the_library_is_preloaded_once(void **state)
+{
+	static const struct {
+		const char *value, *expected;
+	} cases[] = {
+		{"", "/l/libnvshare.so"},
+		{"/a/other.so", "/l/libnvshare.so:/a/other.so"},
+		{"/x/libnvshare.so", "/x/libnvshare.so"},
+		{"libnvshare.so", "libnvshare.so"},
+		{"/a/b.so:/x/libnvshare.so", "/a/b.so:/x/libnvshare.so"},
+		{"/a/b.so /x/libnvshare.so c.so", "/a/b.so /x/libnvshare.so c.so"},
+		{"/x/mylibnvshare.so", "/l/libnvshare.so:/x/mylibnvshare.so"},
+		{"/x/libnvshare.so.1", "/l/libnvshare.so:/x/libnvshare.so.1"},
+		{"libnvshare.so/x", "/l/libnvshare.so:libnvshare.so/x"},
+		{":", "/l/libnvshare.so::"},
+	};
+	char buf[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		run_env_preload(cases[i].value, "/l/libnvshare.so", buf, sizeof(buf));
+		assert_string_equal(buf, cases[i].expected);
+	}
+}
+
+static void options_describe_the_job(void **state)
+{
+	char *const *args =
+		ARGS("--priority", "high", "--memory=8G", "--model", "m", "--type", "t", "--units",
+		     "7", "--gpu", "0,GPU-12", "--retries", "2", "--time-limit", "2h", "--whole",
+		     "--follow", "--apart", "w", "--name", "n n", "--", "--cmd", "-x");
+	struct run_options options;
+	const struct nvshare_submit *submit = &options.submit;
+
+	(void)state;
+	assert_int_equal(run_options_parse(args, true, NULL, &options), 0);
+	assert_int_equal(submit->priority, NVSHARE_PRIORITY_HIGH);
+	assert_true(options.has_priority && options.follows);
+	assert_int_equal(submit->memory, 8ull << 30);
+	assert_string_equal(submit->model, "m");
+	assert_string_equal(submit->type, "t");
+	assert_string_equal(submit->apart, "w");
+	assert_string_equal(submit->gpus, "0,GPU-12");
+	assert_string_equal(submit->name, "n n");
+	assert_int_equal(submit->units, 7);
+	assert_int_equal(submit->n_retries, 2);
+	assert_int_equal(submit->limit_sec, 7200);
+	assert_int_equal(submit->flags, NVSHARE_SUBMIT_WHOLE);
+	assert_string_equal(options.command[0], "--cmd");
+	assert_string_equal(options.command[1], "-x");
+}
+
+static void the_command_begins_at_the_first_word(void **state)
+{
+	struct run_options options;
+
+	(void)state;
+	assert_int_equal(
+		run_options_parse(ARGS("/bin/sleep", "--memory", "-h"), true, NULL, &options), 0);
+	assert_string_equal(options.submit.name, "sleep");
+	assert_string_equal(options.command[1], "--memory");
+	assert_int_equal(options.submit.priority, NVSHARE_PRIORITY_NORMAL);
+	assert_false(options.has_priority);
+}
+
+static void limits_are_times(void **state)
+{
+	static const struct {
+		const char *text;
+		uint32_t seconds; /* 0: refused */
+	} cases[] = {{"90", 90},
+		     {"90s", 90},
+		     {"15m", 900},
+		     {"24h", 86400},
+		     {"0", 0},
+		     {"25h", 0},
+		     {"-1", 0},
+		     {"1.5h", 0},
+		     {"h", 0},
+		     {"", 0},
+		     {"86401", 0},
+		     {"1d", 0},
+		     {"99999999999999999999", 0}};
+	struct run_options options;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[40];
+		int r;
+
+		(void)strcpy(text, cases[i].text);
+		r = run_options_parse(ARGS("--time-limit", text, "true"), true, NULL, &options);
+		assert_int_equal(r, cases[i].seconds ? 0 : CLI_EXIT_USAGE);
+		if (!r)
+			assert_int_equal(options.submit.limit_sec, cases[i].seconds);
+	}
+}
+
+static void the_job_keeps_to_the_gpus_of_the_environment(void **state)
+{
+	static const char *const bad[] = {"", "-1", "NoDevFiles", "none", "0 1"};
+	struct run_options options;
+
+	(void)state;
+	assert_int_equal(run_options_parse(ARGS("true"), true, "1,2", &options), 0);
+	assert_string_equal(options.submit.gpus, "1,2");
+	assert_int_equal(run_options_parse(ARGS("--gpu", "3", "true"), true, "1,2", &options), 0);
+	assert_string_equal(options.submit.gpus, "3");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(run_options_parse(ARGS("true"), true, bad[i], &options),
+				 CLI_EXIT_USAGE);
+}
+
+static void help_is_that_of_run_only_before_the_command(void **state)
+{
+	(void)state;
+	assert_true(run_options_is_help(ARGS("--help")));
+	assert_true(run_options_is_help(ARGS("--whole", "-h", "true")));
+	assert_true(run_options_is_help(ARGS("--memory", "1G", "-h")));
+	assert_false(run_options_is_help(ARGS("--name", "-h", "true")));
+	assert_false(run_options_is_help(ARGS("--", "-h")));
+	assert_false(run_options_is_help(ARGS("python", "--help")));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_library_is_preloaded_once),
+		cmocka_unit_test(options_describe_the_job),
+		cmocka_unit_test(the_command_begins_at_the_first_word),
+		cmocka_unit_test(limits_are_times),
+		cmocka_unit_test(the_job_keeps_to_the_gpus_of_the_environment),
+		cmocka_unit_test(help_is_that_of_run_only_before_the_command),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

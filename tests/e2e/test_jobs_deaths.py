@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills at each step of a job's life: no place is lost, and no reservation stays behind."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+
+import pytest
+
+from conftest import until
+from jobs_node import FULL, JobsNode, node  # noqa: F401
+
+
+def restart(node):
+    node.kill_scheduler()
+    node.start_scheduler()
+
+
+def child_of(program):
+    found = subprocess.run(["pgrep", "-P", str(program.pid)], stdout=subprocess.PIPE, text=True, check=False).stdout.split()
+    return int(found[0]) if found else None
+
+
+# ---- the scheduler -------------------------------------------------------------------------
+
+
+def test_a_restart_keeps_every_place_and_number(node):
+    node.start_scheduler(NVSHARE_FAIR_USERS="0")
+    first = node.hold(until_flag="first")
+    node.await_state(first, "running")
+    waiting = []
+    for i, priority in enumerate(("low", "normal", "high", "normal")):
+        waiting.append(node.run("--whole", "--memory", FULL, "--priority", priority, "--", "sh", "-c",
+                                f"echo {i} >>{node.folder}/order"))
+        node.await_state(waiting[-1], "waiting")
+    before = {j["job"]: (j["pid"], j["position"], j["priority"], j["memory"], j["submitted"], j["state"])
+              for j in node.queue()["jobs"]}
+    restart(node)
+    after = {j["job"]: (j["pid"], j["position"], j["priority"], j["memory"], j["submitted"], j["state"])
+             for j in node.queue()["jobs"]}
+    assert after == before
+    restart(node)  # and again, from the journal that was written anew
+    assert {j["job"] for j in node.queue()["jobs"]} == set(before)
+    node.flag("first").touch()
+    for program in (first, *waiting):
+        assert program.expect(0) == ""
+    assert (node.folder / "order").read_text().split() == ["2", "1", "3", "0"]
+    node.expect_no_jobs()
+
+
+def test_a_command_runs_through_restarts_and_reports_its_end(node):
+    node.start_scheduler()
+    job = node.run("--memory", "10M", "--", "sh", "-c", f"while [ ! -e {node.flag('end')} ]; do sleep 0.02; done; exit 5")
+    number = node.await_state(job, "running")["job"]
+    restart(node)
+    found = node.await_state(job, "running")
+    assert found["job"] == number and found["gpu"] == 0
+    until("its process is connected again", lambda: "ATTACH_JOB" in node.scheduler.output())
+    node.flag("end").touch()
+    job.expect(5)
+    assert node.ctl("wait", str(number)).returncode == 5
+    node.expect_no_jobs()
+
+
+def test_a_command_that_ends_without_a_scheduler_leaves_no_job(node):
+    node.start_scheduler()
+    job = node.run("--memory", "10M", "--", "sh", "-c", f"while [ ! -e {node.flag('end')} ]; do sleep 0.02; done; exit 6")
+    node.await_state(job, "running")
+    node.kill_scheduler()
+    node.flag("end").touch()
+    job.expect(6)
+    node.start_scheduler()
+    node.expect_no_jobs()
+
+
+def test_a_job_that_is_told_to_end_is_told_again_after_a_restart(node):
+    node.start_scheduler(NVSHARE_JOB_GRACE_SEC="1000")
+    deaf = f"trap 'echo x >>{node.folder}/asked' TERM; while [ ! -e {node.flag('end')} ]; do sleep 0.02; done"
+    job = node.run("--memory", "10M", "--", "sh", "-c", deaf)
+    number = node.await_state(job, "running")["job"]
+    until("the command is there", lambda: child_of(job))
+    assert node.ctl("cancel", str(number)).returncode == 0
+    until("it is asked", (node.folder / "asked").exists)
+    node.kill_scheduler()
+    node.start_scheduler(NVSHARE_JOB_GRACE_SEC="0")
+    job.expect(-signal.SIGKILL)
+    node.expect_no_jobs()
+
+
+def test_a_journal_with_rubbish_at_its_end_loses_nothing_before_it(node):
+    node.start_scheduler()
+    first = node.hold(until_flag="first")
+    node.await_state(first, "running")
+    second = node.hold(until_flag="second")
+    number = node.await_state(second, "waiting")["job"]
+    node.kill_scheduler()
+    with open(node.journal(), "ab") as out:
+        out.write(b"rubbish" * 100)
+    node.start_scheduler()
+    assert node.job(second)["job"] == number
+    assert "jobs.journal.bad" in node.scheduler.output() and (node.sock_dir / "jobs.journal.bad").exists()
+    for flag, program in (("first", first), ("second", second)):
+        node.flag(flag).touch()
+        program.expect(0)
+
+
+def test_a_scheduler_that_has_lost_the_journal_gives_new_places(node):
+    node.start_scheduler()
+    first = node.hold(until_flag="first")
+    node.await_state(first, "running")
+    second = node.hold(until_flag="second")
+    node.await_state(second, "waiting")
+    node.kill_scheduler()
+    node.journal().unlink()
+    node.start_scheduler()
+    # What runs goes on without a place; what waits has a new one, and starts.
+    until("the second one has a GPU", lambda: (node.job(second) or {}).get("state") == "running")
+    until("the first one says so", lambda: "goes on without a place" in first.output())
+    for flag, program in (("first", first), ("second", second)):
+        node.flag(flag).touch()
+        program.expect(0)
+    assert "has lost this job's place" in second.output()
+    node.expect_no_jobs()
+
+
+# ---- runners and commands ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_runner_that_is_killed_while_it_waits_leaves_the_queue(node, stopped):
+    node.start_scheduler()
+    first = node.hold()
+    node.await_state(first, "running")
+    second = node.hold()
+    number = node.await_state(second, "waiting")["job"]
+    if stopped:
+        os.kill(second.pid, signal.SIGSTOP)
+    second.kill()
+    second.wait()
+    until("it is gone", lambda: not node.queue()["waiting"])
+    assert node.job(second)["end"] == "gave_up"
+    assert node.ctl("wait", str(number)).returncode == 125
+    node.flag("enough").touch()
+    first.expect(0)
+    node.expect_no_jobs()
+
+
+def test_a_runner_that_is_killed_frees_its_place_and_the_next_one_starts(node):
+    node.start_scheduler()
+    first = node.hold(until_flag="first")
+    node.await_state(first, "running")
+    second = node.hold()
+    node.await_state(second, "waiting")
+    first.kill()
+    first.wait()
+    node.await_state(second, "running")
+    assert node.job(first)["end"] == "lost"
+    node.flag("first").touch()  # the command goes on without its runner
+    node.flag("enough").touch()
+    second.expect(0)
+    node.expect_no_jobs()
+
+
+def test_a_command_that_is_killed_ends_its_job_at_once(node):
+    node.start_scheduler()
+    app = [node.build / "tests" / "apps" / "oversub", "--size", "60MiB", "--passes", 1, "--until", node.flag("never")]
+    job = node.run("--memory", "100M", "--", *app)
+    until("its program is known", lambda: (node.job(job) or {}).get("programs") == 1)
+    os.kill(child_of(job), signal.SIGKILL)
+    job.expect(-signal.SIGKILL)
+    node.expect_no_jobs()
+    node.expect_empty()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_kills_leak_nothing(node, seed):
+    """Schedulers, runners and commands die at random; then a job that needs all of the GPU starts."""
+    chance = random.Random(seed)
+    node.start_scheduler()
+    programs = []
+    for _ in range(25):
+        what = chance.random()
+        alive = [p for p in programs if p.is_alive()]
+        if what < 0.5 or not alive:
+            length = chance.choice(["sleep 0.05", "sleep 0.2", f"while [ ! -e {node.flag('enough')} ]; do sleep 0.1; done"])
+            options = ["--memory", f"{chance.randrange(20, 200)}M", *(["--whole"] if what < 0.3 else [])]
+            programs.append(node.run(*options, "--", "sh", "-c", length))
+            programs[-1].forget()
+        elif what < 0.7:
+            chance.choice(alive).kill(chance.choice([signal.SIGKILL, signal.SIGTERM]))
+        elif what < 0.85:
+            child = child_of(chance.choice(alive))
+            with contextlib.suppress(ProcessLookupError):
+                if child:
+                    os.kill(child, signal.SIGKILL)
+        else:
+            before = {j["job"]: j["pid"] for j in node.queue()["jobs"]}
+            restart(node)
+            after = {j["job"] for j in node.queue("--ended")["jobs"]}
+            # Of a process that still runs, nothing is lost.
+            still = {p.pid for p in alive if p.is_alive()}
+            assert not [n for n, pid in before.items() if pid in still and n not in after]
+    node.flag("enough").touch()
+    for program in programs:
+        program.process.wait()
+    node.expect_no_jobs()
+    node.run("--whole", "--memory", "200M", "--", "true").expect(0)

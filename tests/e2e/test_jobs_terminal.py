@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A command under nvsharectl run behaves at a terminal, and under signals, as it does alone."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from conftest import PATIENCE, until
+from jobs_node import FULL, JobsNode, node  # noqa: F401
+
+COUNTER = """
+import os, signal, sys
+def count(number, frame):
+    with open(sys.argv[1], "a") as out:
+        print(signal.Signals(number).name, file=out)
+for name in sys.argv[3:]:
+    signal.signal(getattr(signal, name), count)
+open(sys.argv[2], "w").close()
+while not os.path.exists(sys.argv[2] + ".end"):
+    signal.sigtimedwait([], 0.05)
+"""
+
+
+class Terminal:
+    """A shell with job control on a terminal of its own."""
+
+    def __init__(self, node):
+        self.text = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ |= {**node.env, "PS1": "$ ", "TERM": "xterm", "PATH": f"{node.build}:{os.environ['PATH']}"}
+            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+        self.expect("$ ")
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def expect(self, words):
+        """Reads until words are there, and returns what came with them."""
+        end = time.monotonic() + PATIENCE
+        while words not in self.text:
+            assert time.monotonic() < end, f"no '{words}' in: {self.text!r}"
+            if select.select([self.fd], [], [], 1)[0]:
+                self.text += os.read(self.fd, 4096).decode(errors="replace")
+        at = self.text.index(words) + len(words)
+        found, self.text = self.text[:at], self.text[at:]
+        return found
+
+    def await_foreground(self):
+        """A shell's job has the terminal, in the state that the job knows: keys are for the job."""
+        def is_there():
+            own = os.getpgid(self.pid)
+            return os.tcgetpgrp(self.fd) not in (0, own) and termios.tcgetattr(self.fd)[3] & termios.ICANON
+        until("the job has the terminal", is_there)
+
+    def foreground(self, words):
+        """fg, of a job whose command line has these words."""
+        self.type("fg\n")
+        self.expect(words)
+        self.await_foreground()
+
+    def close(self):
+        os.close(self.fd)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+@pytest.fixture
+def terminal(node):
+    node.start_scheduler()
+    made = Terminal(node)
+    yield made
+    made.close()
+
+
+def test_a_key_reaches_the_command_once(node, terminal):
+    notes, ready = node.folder / "notes", node.folder / "ready"
+    (node.folder / "script").write_text(COUNTER)
+    terminal.type(f"nvsharectl run -- {sys.executable} {node.folder}/script {notes} {ready} SIGINT SIGQUIT; echo rc=$?\n")
+    until("the command is there", ready.exists)
+    terminal.type("\x03")
+    until("it has heard", notes.exists)
+    terminal.type("\x1c")
+    until("it has heard twice", lambda: "SIGQUIT" in notes.read_text())
+    (node.folder / "ready.end").touch()
+    terminal.expect("rc=0")
+    assert notes.read_text().split() == ["SIGINT", "SIGQUIT"]
+
+
+def test_a_key_that_ends_the_command_ends_the_job(node, terminal):
+    terminal.type("nvsharectl run -- sleep 1000\n")
+    until("it runs", lambda: node.queue()["with_gpu"] == 1)
+    until("its command is there", lambda: "sleep" in subprocess.run(["pgrep", "-l", "-P", str(node.queue()["jobs"][0]["pid"])],
+                                                                     stdout=subprocess.PIPE, text=True, check=False).stdout)
+    terminal.type("\x03")
+    terminal.expect("$ ")
+    terminal.type("echo rc=$?\n")
+    terminal.expect("rc=130")
+    node.expect_no_jobs()
+
+
+def test_a_job_is_stopped_and_continued_by_the_shell(node, terminal):
+    terminal.type("nvsharectl run -- cat\n")
+    until("it runs", lambda: node.queue()["with_gpu"] == 1)
+    terminal.type("one\n")
+    terminal.expect("one\r\none")
+    terminal.type("\x1a")
+    terminal.expect("Stopped")
+    terminal.expect("$ ")
+    assert node.queue()["with_gpu"] == 1
+    terminal.foreground("nvsharectl run -- cat")
+    terminal.type("two\n")
+    terminal.expect("two\r\ntwo")
+    terminal.type("\x1a")
+    terminal.expect("Stopped")
+    # In the background it stops when it reads from the terminal.
+    terminal.type("bg\n")
+    terminal.expect("nvsharectl run -- cat &")
+
+    def is_stopped():
+        terminal.type("jobs\n")
+        return "Stopped" in terminal.expect("nvsharectl run -- cat")
+    until("the shell has seen it stop", is_stopped)
+    terminal.foreground("nvsharectl run -- cat")
+    terminal.type("\x04")
+    terminal.expect("$ ")
+    terminal.type("echo rc=$?\n")
+    terminal.expect("rc=0")
+    node.expect_no_jobs()
+
+
+def test_a_pipeline_works(node, terminal):
+    terminal.type("nvsharectl run -- seq 3 | nvsharectl run -- sed s/^/n/ | cat\n")
+    terminal.expect("n1\r\nn2\r\nn3\r\n")
+    node.expect_no_jobs()
+
+
+def test_a_terminal_shows_one_line_while_the_job_waits(node, terminal):
+    first = node.hold()
+    node.await_state(first, "running")
+    terminal.type(f"stty cols 60; nvsharectl run --whole --memory {FULL} -- echo started; echo rc=$?\n")
+    shown = terminal.expect("is number 1 of 1: it needs")
+    assert "\r\x1b[K" in shown
+    node.flag("enough").touch()
+    shown = terminal.expect("rc=0")
+    # The line is cleared before the command writes.
+    assert re.search(r"\r\x1b\[Kstarted\r\n", shown)
+    assert "\n" not in shown[: shown.index("started")]
+    first.expect(0)
+
+
+def test_a_key_ends_the_wait(node, terminal):
+    first = node.hold()
+    node.await_state(first, "running")
+    terminal.type(f"nvsharectl run --whole --memory {FULL} -- true; echo rc=$?\n")
+    terminal.expect("is number 1 of 1")
+    terminal.type("\x1a")
+    terminal.expect("Stopped")
+    assert node.queue()["waiting"] == 1  # stopped, it keeps its place
+    terminal.foreground("nvsharectl run")
+    terminal.type("\x03")
+    terminal.expect("$ ")
+    until("it has left the queue", lambda: node.queue()["waiting"] == 0)
+    node.flag("enough").touch()
+    first.expect(0)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGALRM"])
+def test_a_signal_to_the_runner_reaches_the_command_once(node, name):
+    node.start_scheduler()
+    (node.folder / "script").write_text(COUNTER)
+    notes, ready = node.folder / "notes", node.folder / "ready"
+    job = node.run("--", sys.executable, node.folder / "script", notes, ready, name)
+    until("the command is there", ready.exists)
+    os.kill(job.pid, getattr(signal, name))
+    until("it has heard", notes.exists)
+    (node.folder / "ready.end").touch()
+    job.expect(0)
+    assert notes.read_text().split() == [name]
+
+
+def test_ignored_signals_stay_ignored(node):
+    """As under nohup(1); and with SIGCHLD ignored, which would hide the end of the command."""
+    node.start_scheduler()
+    ignore = "import os, signal, sys\n" \
+             "signal.signal(signal.SIGHUP, signal.SIG_IGN); signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" \
+             "os.execv(sys.argv[1], sys.argv[1:])"
+    for command, code in ((["cat", "/proc/self/status"], 0), (["sh", "-c", "exit 7"], 7)):
+        done = subprocess.run([sys.executable, "-c", ignore, str(node.build / "nvsharectl"), "run", "--", *command],
+                              env=node.env, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == code, done.stderr
+        if code == 0:
+            found = dict(line.split(":\t") for line in done.stdout.splitlines() if line.startswith("Sig"))
+            ignored = int(found["SigIgn"], 16)
+            assert ignored & 1 << (signal.SIGHUP - 1) and ignored & 1 << (signal.SIGCHLD - 1)
+            assert int(found["SigBlk"], 16) == 0
