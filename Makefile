@@ -287,6 +287,8 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.
 replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
 $(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(libs)
 	$(LINK) -o $@ $(filter %.o,$^) $(libs) $(fuzz_libs)
+$(B)/tests/fuzz/replay_pod: $(B)/src/daemon/peers/pod_cgroup.o
+$(B)/tests/fuzz/fuzz_pod: src/daemon/peers/pod_cgroup.c
 $(B)/tests/fuzz/replay_config: $(B)/src/daemon/settings/config_file.o
 $(B)/tests/fuzz/fuzz_config: src/daemon/settings/config_file.c
 $(B)/tests/fuzz/replay_config $(B)/tests/fuzz/fuzz_config: fuzz_libs = $(YAML_LIBS)
