@@ -30,7 +30,7 @@ void tools_answer(struct server *server, struct peer *peer, uint32_t seq, enum n
 	va_end(args);
 	text_sanitize(result.text); /* it may quote the tool, and goes to the log */
 	server_send_body(server, peer, NVSHARE_MSG_RESULT, seq, &result);
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "%s uid=%u pid=%d: %s",
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "%s uid=%u pid=%d: %s",
 		   code == NVSHARE_RESULT_OK ? "set" : "set-refused", (unsigned int)peer->cred.uid,
 		   (int)peer->cred.pid, result.text);
 }
@@ -62,6 +62,13 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
 	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set.key)) {
 		claims_set(server, peer, seq, &msg->body.set);
+		return;
+	}
+	if (!claims_may_steer(server, peer) && peer->pod.kind == POD_KIND_POD) {
+		tools_answer(
+			server, peer, seq, NVSHARE_RESULT_DENIED,
+			"not permitted: a pod's root is not this node's. Call the tool on the node, or in"
+			" the scheduler's own pod");
 		return;
 	}
 	if (!claims_may_steer(server, peer)) {
