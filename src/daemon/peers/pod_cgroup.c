@@ -10,7 +10,7 @@ struct part {
 	size_t len;
 };
 
-/* What may stand above a pod. Only root can make groups of these names at these places. */
+/* These may stand above a pod. Only root can make groups of these names at these places. */
 static const char *const ancestors[] = {
 	"..",
 	"kubelet",

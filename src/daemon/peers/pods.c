@@ -64,7 +64,7 @@ static enum pod_kind pods_look(const struct pods *pods, int fd, pid_t pid, struc
 
 /* ---- the kubelet's word ------------------------------------------------------- */
 
-/* Whoever else may write there could give a pod another name. */
+/* Another writer could give a pod another name. */
 static bool pods_trust_dir(struct pods *pods, const char *dir, int fd)
 {
 	struct stat st;

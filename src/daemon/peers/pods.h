@@ -3,7 +3,7 @@
 #define NVS_DAEMON_PODS_H
 
 /*
- * Who is at the other end of a connection: a user, or a pod of Kubernetes.
+ * The user at the other end of a connection: a uid, or a pod of Kubernetes.
  *
  * Images choose the uids and gids in their containers, so those tell nothing there. The kernel
  * names the pod (daemon/peers/pod_cgroup.h), and the kubelet its namespace and name: it makes a
