@@ -151,6 +151,23 @@ $(B)/simgpu/libnvidia-ml.so.1: $(simnvml_obj) $(B)/libutil.a
 	$(LINK) -shared -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -o $@ $^ -ldl -lm
 	ln -sf libnvidia-ml.so.1 $(@D)/libnvidia-ml.so
 
+# ---- container images ------------------------------------------------------
+
+# The contexts of kubernetes/images, each with its programs and their shared libraries. A builder only copies them.
+images := $(BUILD)/images
+device_plugin := $(if $(wildcard src/k8s/main.c),$(B)/nvshare-device-plugin)
+terminfo := $(addprefix /lib/terminfo/,l/linux s/screen-256color t/tmux-256color v/vt100 x/xterm x/xterm-256color)
+# NVML, which comes from the node, needs these of the C library.
+nvml_needs := $(foreach l,libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1,$(shell $(CC) -print-file-name=$(l)))
+.PHONY: images
+images: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl $(device_plugin) ## the contexts of the container images
+	scripts/image-root $(images)/scheduler $(B)/nvshare-scheduler=/usr/bin/ $(B)/nvsharectl=/usr/bin/ \
+	    /etc/debian_version $(nvml_needs) $(wildcard $(terminfo))
+	scripts/image-root $(images)/device-plugin $(device_plugin:%=%=/usr/bin/) \
+	    $(B)/libnvshare.so=/usr/lib/nvshare/libnvshare.so.$(VERSION) \
+	    kubernetes/images/install-library=/usr/bin/nvshare-install-library \
+	    /bin/dash=/usr/bin/sh /bin/cp=/usr/bin/ /bin/ln=/usr/bin/ /bin/mv=/usr/bin/
+
 # ---- manual pages ----------------------------------------------------------
 
 man_pages := $(patsubst src/man/%.md,%,$(sort $(wildcard src/man/*.md)))
@@ -239,7 +256,7 @@ apps: $(apps)
 ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
-check: check-unit check-sim check-house check-preload check-e2e check-api check-service ## all tests that a change needs
+check: check-unit check-sim check-house check-preload check-e2e check-api check-service check-kubernetes ## all tests that a change needs
 
 # Unit tests wait more than they compute, but not under a sanitizer.
 UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
@@ -340,7 +357,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-operator check-e2e-slow check-prometheus
+.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-containers check-operator check-e2e-slow check-prometheus
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -351,6 +368,8 @@ check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/cpp
 check-service: all apps ## the units, and the scheduler under their rights
 	$(PYTEST) tests/service
+check-kubernetes: all images ## the manifests by real schemas, the images' inputs
+	$(PYTEST) tests/kubernetes
 check-operator: all apps ## a new user's way through the documents, from the sources (needs root)
 	$(PYTEST) -m 'not slow' tests/operator
 check-e2e-slow: all apps
