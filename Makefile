@@ -370,6 +370,8 @@ check-service: all apps ## the units, and the scheduler under their rights
 	$(PYTEST) tests/service
 check-kubernetes: all images ## the manifests by real schemas, the images' inputs
 	$(PYTEST) tests/kubernetes
+check-containers: all apps images ## two pods of containerd and runc on one GPU (needs root)
+	$(PYTEST) tests/containers
 check-operator: all apps ## a new user's way through the documents, from the sources (needs root)
 	$(PYTEST) -m 'not slow' tests/operator
 check-e2e-slow: all apps
@@ -449,7 +451,7 @@ check-lint:
 	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem --suppress='*:/usr/include/*' --include=/usr/include/utlist.h \
 	    -D__x86_64__ '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
-	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained tests/operator/systemctl) .ci/run
+	shellcheck $(wildcard scripts/* kubernetes/images/install-library tests/gpu/run tests/gpu/rehearse tests/gpu/contained tests/operator/systemctl) .ci/run
 
 .PHONY: install uninstall check-install deb check-deb check-aarch64 check-aarch64-library print-version clean help
 # Fills in the folders of FILE.in, as the file named second.
