@@ -248,10 +248,22 @@ static void one_that_has_ended_has_no_rights(void **state)
 	/* The same of one whose files contradict each other. */
 	pod = join("2:cpu:/kubepods/pod" UID_A "/" ID "\n1:pids:/kubepods/pod" UID_B "/" ID "\n");
 	assert_int_equal(pod.kind, POD_KIND_UNSEEN);
-	/* Of another pid namespace nothing is known but the uid. */
-	cred.pid = 0;
+}
+
+/* As the scheduler sees everybody, if it is in a pod without hostPID. */
+static void root_of_another_pid_namespace_is_not_ours(void **state)
+{
+	struct sock_peer cred = {0, 0, 0};
+	struct pod pod;
+
+	(void)state;
 	pods_join(pods, dir, fds[0], &cred, &pod);
-	assert_int_equal(pod.kind, POD_KIND_NONE);
+	assert_int_equal(pod.kind, POD_KIND_UNSEEN);
+	assert_int_equal(pod.owner, QUOTA_NOBODY);
+	cred.uid = geteuid() + 1234;
+	pods_join(pods, dir, fds[0], &cred, &pod);
+	assert_int_equal(pod.kind, POD_KIND_UNSEEN);
+	assert_int_equal(pod.owner, geteuid() + 1234);
 }
 
 static void more_namespaces_than_places_are_one_user(void **state)
@@ -287,6 +299,7 @@ int main(void)
 		T(a_long_name_is_cut_and_its_namespace_is_not),
 		T(the_schedulers_own_pod_is_its_operators),
 		T(one_that_has_ended_has_no_rights),
+		T(root_of_another_pid_namespace_is_not_ours),
 		T(more_namespaces_than_places_are_one_user),
 	};
 

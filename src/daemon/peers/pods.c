@@ -3,6 +3,7 @@
 
 #include "daemon/peers/process.h"
 #include "daemon/peers/quota.h"
+#include "daemon/peers/users.h"
 #include "ipc/sock.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -40,8 +41,8 @@ static int pods_read_cgroup(const struct pods *pods, const char *process, struct
 }
 
 /*
- * The kind of the process that connected fd. A process of another pid namespace has no number, and
- * one that hidepid= hides has no file: there the uid counts, as if there were no pods.
+ * The kind of the process that connected fd. A process of another pid namespace has no number. One
+ * that hidepid= hides has no file: there the uid counts, as if there were no pods.
  */
 static enum pod_kind pods_look(const struct pods *pods, int fd, pid_t pid, struct pod_cgroup *ret)
 {
@@ -50,7 +51,7 @@ static enum pod_kind pods_look(const struct pods *pods, int fd, pid_t pid, struc
 	int r;
 
 	if (pid <= 0)
-		return POD_KIND_NONE;
+		return POD_KIND_UNSEEN;
 	pidfd = process_hold(fd, pid);
 	(void)snprintf(process, sizeof(process), "%d", (int)pid);
 	r = pods_read_cgroup(pods, process, ret);
@@ -162,7 +163,10 @@ void pods_join(struct pods *pods, const char *dir, int fd, const struct sock_pee
 		ret->owner = cred->uid;
 		return;
 	case POD_KIND_UNSEEN:
-		ret->owner = QUOTA_NOBODY;
+		/* A dead one could have had any uid; of another namespace, root alone is no root
+		 * here. */
+		ret->owner =
+			cred->pid > 0 || users_is_trusted(cred->uid) ? QUOTA_NOBODY : cred->uid;
 		return;
 	case POD_KIND_POD:
 		break;

@@ -37,8 +37,7 @@ struct sock_peer;
 enum pod_kind {
 	POD_KIND_NONE, /* of no pod: uid and groups tell who it is */
 	POD_KIND_POD,
-	POD_KIND_UNSEEN, /* its process has ended before it could be looked at, so it has no rights
-			  */
+	POD_KIND_UNSEEN, /* ended before the look, or of another pid namespace: no rights */
 };
 
 struct pod {
