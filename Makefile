@@ -151,6 +151,23 @@ $(B)/simgpu/libnvidia-ml.so.1: $(simnvml_obj) $(B)/libutil.a
 	$(LINK) -shared -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -o $@ $^ -ldl -lm
 	ln -sf libnvidia-ml.so.1 $(@D)/libnvidia-ml.so
 
+# ---- container images ------------------------------------------------------
+
+# The contexts of kubernetes/images, each with its programs and their shared libraries. A builder only copies them.
+images := $(BUILD)/images
+device_plugin := $(if $(wildcard src/k8s/main.c),$(B)/nvshare-device-plugin)
+terminfo := $(addprefix /lib/terminfo/,l/linux s/screen-256color t/tmux-256color v/vt100 x/xterm x/xterm-256color)
+# NVML, which comes from the node, needs these of the C library.
+nvml_needs := $(foreach l,libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1,$(shell $(CC) -print-file-name=$(l)))
+.PHONY: images
+images: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl $(device_plugin) ## the contexts of the container images
+	scripts/image-root $(images)/scheduler $(B)/nvshare-scheduler=/usr/bin/ $(B)/nvsharectl=/usr/bin/ \
+	    /etc/debian_version $(nvml_needs) $(wildcard $(terminfo))
+	scripts/image-root $(images)/device-plugin $(device_plugin:%=%=/usr/bin/) \
+	    $(B)/libnvshare.so=/usr/lib/nvshare/libnvshare.so.$(VERSION) \
+	    kubernetes/images/install-library=/usr/bin/nvshare-install-library \
+	    /bin/dash=/usr/bin/sh /bin/cp=/usr/bin/ /bin/ln=/usr/bin/ /bin/mv=/usr/bin/
+
 # ---- manual pages ----------------------------------------------------------
 
 man_pages := $(patsubst src/man/%.md,%,$(sort $(wildcard src/man/*.md)))
@@ -239,7 +256,7 @@ apps: $(apps)
 ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
-check: check-unit check-sim check-house check-preload check-e2e check-api check-service ## all tests that a change needs
+check: check-unit check-sim check-house check-preload check-e2e check-api check-service check-kubernetes ## all tests that a change needs
 
 # Unit tests wait more than they compute, but not under a sanitizer.
 UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
@@ -297,6 +314,8 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.
 replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
 $(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(libs)
 	$(LINK) -o $@ $(filter %.o,$^) $(libs) $(fuzz_libs)
+$(B)/tests/fuzz/replay_pod: $(B)/src/daemon/peers/pod_cgroup.o
+$(B)/tests/fuzz/fuzz_pod: src/daemon/peers/pod_cgroup.c
 $(B)/tests/fuzz/replay_config: $(B)/src/daemon/settings/config_file.o
 $(B)/tests/fuzz/fuzz_config: src/daemon/settings/config_file.c
 $(B)/tests/fuzz/replay_config $(B)/tests/fuzz/fuzz_config: fuzz_libs = $(YAML_LIBS)
@@ -350,7 +369,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-operator check-e2e-slow check-prometheus
+.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-containers check-operator check-e2e-slow check-prometheus
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -361,6 +380,10 @@ check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/cpp
 check-service: all apps ## the units, and the scheduler under their rights
 	$(PYTEST) tests/service
+check-kubernetes: all images ## the manifests by real schemas, the images' inputs
+	$(PYTEST) tests/kubernetes
+check-containers: all apps images ## two pods of containerd and runc on one GPU (needs root)
+	$(PYTEST) tests/containers
 check-operator: all apps ## a new user's way through the documents, from the sources (needs root)
 	$(PYTEST) -m 'not slow' tests/operator
 check-e2e-slow: all apps
@@ -441,7 +464,7 @@ check-lint:
 	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem --suppress='*:/usr/include/*' --include=/usr/include/utlist.h \
 	    -D__x86_64__ '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
-	shellcheck $(wildcard scripts/* tests/gpu/run tests/gpu/rehearse tests/gpu/contained tests/operator/systemctl) .ci/run
+	shellcheck $(wildcard scripts/* kubernetes/images/install-library tests/gpu/run tests/gpu/rehearse tests/gpu/contained tests/operator/systemctl) .ci/run
 
 .PHONY: install uninstall check-install deb check-deb check-aarch64 check-aarch64-library print-version clean help
 # Fills in the folders of FILE.in, as the file named second.

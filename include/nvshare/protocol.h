@@ -112,7 +112,8 @@ struct nvshare_register {
 	uint32_t backend; /* enum nvshare_backend */
 	struct nvshare_claim claim;
 	char name[NVSHARE_NAME_LEN];
-	char pod[NVSHARE_POD_LEN]; /* namespace/name, from its environment; not trusted */
+	char pod[NVSHARE_POD_LEN]; /* namespace/name, from its environment; shown if it is in no pod
+				    */
 };
 
 enum nvshare_register_result {
@@ -547,6 +548,7 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_NO_PROC         (1u << 8)  /* its memory stays: NVSHARE_REPORT_NO_PROC */
 #define NVSHARE_CLIENT_DOUBTED         (1u << 9)  /* it reports more than is on the card */
 #define NVSHARE_CLIENT_PAUSED          (1u << 10) /* NVSHARE_KEY_PAUSE; idle once it has stopped */
+#define NVSHARE_CLIENT_POD             (1u << 11) /* the kernel tells its pod, not its environment */
 
 /* Kinds of a latency-critical client's bursts. The scheduler learns about each kind apart. */
 enum nvshare_warning {

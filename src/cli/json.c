@@ -316,6 +316,7 @@ static void print_client(FILE *out, const struct status *status,
 	json_print_string(out, client->name);
 	(void)fputs(", \"pod\": ", out);
 	json_print_string(out, client->pod);
+	(void)fprintf(out, ", \"pod_known\": %s", truth(client->flags & NVSHARE_CLIENT_POD));
 	(void)fprintf(out, ",\n     \"state\": \"%s\", \"is_running\": %s, \"wait_reason\": ",
 		      status_state_names[client->state], truth(status_is_running(client)));
 	if (client->why != NVSHARE_WAIT_NOT && status_is_out(status, client->gpu))

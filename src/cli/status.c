@@ -53,6 +53,11 @@ const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UU
 	return buf;
 }
 
+const char *status_pod_mark(const struct nvshare_status_client *client)
+{
+	return client->pod[0] && !(client->flags & NVSHARE_CLIENT_POD) ? "?" : "";
+}
+
 const char *status_stops_by(const struct nvshare_status_client *client)
 {
 	if (client->halt == NVSHARE_HALT_UNKNOWN)

@@ -55,6 +55,8 @@ bool status_is_out(const struct status *status, uint32_t gpu);
 uint64_t status_pinned(const struct nvshare_mem *mem);
 bool status_is_running(const struct nvshare_status_client *client);
 
+/* "?" behind a pod that only the program's environment names; else "". */
+const char *status_pod_mark(const struct nvshare_status_client *client);
 /* "freeze", "drain", or "-" if the client has not reported it yet. */
 const char *status_stops_by(const struct nvshare_status_client *client);
 

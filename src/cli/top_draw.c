@@ -266,12 +266,13 @@ static void details_text(const struct top *top, const struct nvshare_status_clie
 
 	(void)view_note(top->status, client, note);
 	(void)snprintf(ret_text, TOP_LINE_LEN,
-		       "%u %s: pid %u, user %s%s%s; %s for %s, %" PRIu64 " stops (%s); "
+		       "%u %s: pid %u, user %s%s%s%s; %s for %s, %" PRIu64 " stops (%s); "
 		       "%s allocated, %s pinned%s%s",
 		       client->id, client->name, client->pid, top->user_name(client->uid),
-		       client->pod[0] ? ", pod " : "", client->pod, top_state_name(client),
-		       view_duration(client->since_ns, since), client->n_switches,
-		       status_stops_by(client), top_size(client->mem.allocated, allocated),
+		       client->pod[0] ? ", pod " : "", client->pod, status_pod_mark(client),
+		       top_state_name(client), view_duration(client->since_ns, since),
+		       client->n_switches, status_stops_by(client),
+		       top_size(client->mem.allocated, allocated),
 		       top_size(status_pinned(&client->mem) + client->mem.pager_context, pinned),
 		       note[0] ? "; " : "", note);
 }

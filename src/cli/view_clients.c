@@ -107,7 +107,7 @@ static void add_client(struct table *table, const struct status *status,
 	else
 		table_add(table, NULL, "%u", client->uid);
 	table_add(table, NULL, "%.*s", NAME_WIDTH, client->name);
-	table_add(table, NULL, "%s", client->pod);
+	table_add(table, NULL, "%s%s", client->pod, status_pod_mark(client));
 	add_claim(table, &client->claim);
 	table_add(table, state_colour(client), "%s", status_state_names[client->state]);
 	table_add(table, NULL, "%s", view_lasting(client->since_ns).s);

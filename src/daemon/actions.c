@@ -42,7 +42,7 @@ static void actions_log_failed(struct server *server, struct peer *peer, uint32_
 	peer->n_failed++;
 	if (!is_new && (peer->n_failed & (peer->n_failed - 1)))
 		return;
-	server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+	server_log(server, peer->pod.owner, LOG_LEVEL_WARN,
 		   "stop-failed client=%u pid=%d gpu=%u outcome=%s times=%u", peer->id,
 		   (int)peer->cred.pid, peer->gpu, actions_outcome(outcome), peer->n_failed);
 }
@@ -70,7 +70,7 @@ static void actions_log_report(struct server *server, struct peer *peer,
 {
 	switch (action->report) {
 	case SCHED_REPORT_HUNG:
-		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+		server_log(server, peer->pod.owner, LOG_LEVEL_WARN,
 			   "hung client=%u pid=%d gpu=%u: does not answer; its memory counts for as"
 			   " long as it is there",
 			   peer->id, (int)peer->cred.pid, peer->gpu);
@@ -79,14 +79,14 @@ static void actions_log_report(struct server *server, struct peer *peer,
 				  peer->id, peer->name, (int)peer->cred.pid);
 		break;
 	case SCHED_REPORT_BACK:
-		server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "back client=%u pid=%d gpu=%u",
+		server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "back client=%u pid=%d gpu=%u",
 			   peer->id, (int)peer->cred.pid, peer->gpu);
 		events_add_client(server, NVSHARE_EVENT_WORKER_BACK, NVSHARE_EVENT_INFO, peer,
 				  "client %u (%s, pid %d) answers again", peer->id, peer->name,
 				  (int)peer->cred.pid);
 		break;
 	case SCHED_REPORT_LATE:
-		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+		server_log(server, peer->pod.owner, LOG_LEVEL_WARN,
 			   "late client=%u pid=%d gpu=%u: no answer in time", peer->id,
 			   (int)peer->cred.pid, peer->gpu);
 		break;
@@ -95,7 +95,7 @@ static void actions_log_report(struct server *server, struct peer *peer,
 		actions_log_failed(server, peer, (uint32_t)action->bytes);
 		break;
 	case SCHED_REPORT_NOT_PREEMPTIBLE:
-		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+		server_log(server, peer->pod.owner, LOG_LEVEL_WARN,
 			   "not-preemptible client=%u pid=%d gpu=%u: three stops failed in a row",
 			   peer->id, (int)peer->cred.pid, peer->gpu);
 		break;
@@ -237,7 +237,7 @@ static void actions_note_grant(struct server *server, struct peer *peer,
 		histogram_add(&counts->wake, action->woke_ns);
 	}
 	peer->dropped_ns = 0;
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
 		   "grant client=%u gpu=%u grant=%llu waited_ms=%llu", peer->id, peer->gpu,
 		   (unsigned long long)action->grant,
 		   (unsigned long long)(waited_ns / CLOCK_NS_PER_MS));
@@ -252,7 +252,7 @@ static void actions_log_refusal(struct server *server, struct peer *peer,
 	if (peer->refused_ns && server->now_ns - peer->refused_ns < CLOCK_NS_PER_SEC)
 		return;
 	peer->refused_ns = server->now_ns;
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
 		   "refuse client=%u gpu=%u wanted=%llu limit=%llu", peer->id, peer->gpu,
 		   (unsigned long long)action->bytes, (unsigned long long)action->budget);
 }
@@ -301,7 +301,8 @@ static void actions_note(struct server *server, struct peer *peer,
 	case SCHED_ACTION_DROP:
 		if (action->grant && !peer->dropped_ns)
 			peer->dropped_ns = server->now_ns;
-		server_log(server, peer->cred.uid, action->grant ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+		server_log(server, peer->pod.owner,
+			   action->grant ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
 			   "drop client=%u gpu=%u grant=%llu bytes=%llu", peer->id, peer->gpu,
 			   (unsigned long long)action->grant, (unsigned long long)action->bytes);
 		break;

@@ -76,7 +76,7 @@ static enum nvshare_register_result client_join(struct server *server, struct pe
 	struct sched_event event = {
 		.type = SCHED_EVENT_JOIN,
 		.client = peer->slot,
-		.owner = peer->cred.uid,
+		.owner = peer->pod.owner,
 		.running = reg->flags & NVSHARE_REGISTER_RUNNING,
 		.fixed = reg->flags & NVSHARE_REGISTER_FIXED,
 		.claim = claims_core(&peer->claim),
@@ -131,16 +131,19 @@ static void client_on_register(struct server *server, struct peer *peer,
 	peer->state = PEER_STATE_CLIENT;
 	peer->id = ++server->last_id;
 	memcpy(peer->name, reg->name, sizeof(peer->name));
-	memcpy(peer->pod, reg->pod, sizeof(peer->pod));
+	if (peer->pod.kind != POD_KIND_POD)
+		memcpy(peer->pod.name, reg->pod, sizeof(peer->pod.name));
 	text_sanitize(peer->name);
-	text_sanitize(peer->pod);
+	text_sanitize(peer->pod.name);
 	server->n_clients++;
 	server->gpus.at[peer->gpu].n_clients++;
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
-		   "join client=%u gpu=%u pid=%d uid=%u running=%d back=%d name=\"%s\"", peer->id,
-		   peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
+		   "join client=%u gpu=%u pid=%d uid=%u running=%d back=%d name=\"%s\""
+		   " pod=\"%s\" container=%.12s",
+		   peer->id, peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
 		   !!(reg->flags & NVSHARE_REGISTER_RUNNING),
-		   !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name);
+		   !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name, peer->pod.name,
+		   *peer->pod.group.container ? peer->pod.group.container : "none");
 	trace_client(server, peer,
 		     &(struct nvshare_trace_entry){
 			     .kind = NVSHARE_TRACE_JOIN,
@@ -222,12 +225,12 @@ static void client_log_released(struct server *server, const struct peer *peer,
 	bool is_turn = released->grant && !released->outcome;
 
 	if (is_early)
-		server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+		server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
 			   "early client=%u gpu=%u grant=%llu: gave the GPU up, since it was idle",
 			   peer->id, peer->gpu, (unsigned long long)released->grant);
 	/* A turn that ends without moving bytes shows in the log by the next client's grant. */
 	if (released->moved || released->outcome)
-		server_log(server, peer->cred.uid, is_turn ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+		server_log(server, peer->pod.owner, is_turn ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
 			   "released client=%u gpu=%u grant=%llu outcome=%s moved=%llu ms=%llu",
 			   peer->id, peer->gpu, (unsigned long long)released->grant,
 			   actions_outcome(released->outcome), (unsigned long long)released->moved,
@@ -307,7 +310,7 @@ static void client_on_mem_update(struct server *server, struct peer *peer,
 	int r;
 
 	client_take_memory(server, peer, &update->mem, &event.memory);
-	server_log(server, peer->cred.uid, LOG_LEVEL_DEBUG,
+	server_log(server, peer->pod.owner, LOG_LEVEL_DEBUG,
 		   "memory client=%u gpu=%u bytes=%llu resident=%llu swapped=%llu pinned=%llu"
 		   " wanted=%llu",
 		   peer->id, peer->gpu, (unsigned long long)update->mem.allocated,

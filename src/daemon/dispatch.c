@@ -85,7 +85,7 @@ void dispatch_gone(struct server *server, struct peer *peer)
 		gpu->taker = 0;
 	server->n_clients--;
 	users_remove_client(&server->users, peer->user);
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "leave client=%u gpu=%u pid=%d",
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "leave client=%u gpu=%u pid=%d",
 		   peer->id, peer->gpu, (int)peer->cred.pid);
 	trace_name(server, peer);
 	trace_client(server, peer,

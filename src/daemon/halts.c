@@ -32,10 +32,10 @@ void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_
 	peer->halt = halt;
 	peer->report_flags = flags;
 	if (stays)
-		server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+		server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
 			   "stays client=%u gpu=%u reason=%s", peer->id, peer->gpu,
 			   stays & NVSHARE_REPORT_RDMA ? "rdma" : "no-proc");
-	if (!is_news || !server_may_log(server, peer->cred.uid, LOG_LEVEL_INFO))
+	if (!is_news || !server_may_log(server, peer->pod.owner, LOG_LEVEL_INFO))
 		return;
 	if (halt == NVSHARE_HALT_FREEZE)
 		log_info("stops client=%u gpu=%u by=freezing", peer->id, peer->gpu);

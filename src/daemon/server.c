@@ -229,6 +229,7 @@ int server_init(struct server *server, const struct settings *settings)
 	alerts_init(server);
 	events_init(server);
 	measure_init(server);
+	pods_init(&server->pods, "/proc");
 
 	r = server_allocate(server);
 	if (!r)

@@ -34,6 +34,7 @@
 #include "daemon/peers/connections.h"
 #include "daemon/peers/flow.h"
 #include "daemon/peers/peer.h"
+#include "daemon/peers/pods.h"
 #include "daemon/peers/users.h"
 #include "daemon/relay.h"
 #include "daemon/settings/reconfigure.h"
@@ -73,6 +74,7 @@ struct server {
 	uint32_t n_clients; /* client_messages.c, dispatch.c */
 	uint32_t last_id;   /* client_messages.c */
 	struct users users;
+	struct pods pods;
 	struct gpus gpus;
 
 	struct sched sched;                 /* dispatch.c */

@@ -45,7 +45,7 @@ static void shares_log_client(struct server *server, const struct timeshare_acti
 {
 	const struct peer *peer = &server->peers[action->client];
 
-	if (!server_may_log(server, peer->cred.uid, LOG_LEVEL_WARN))
+	if (!server_may_log(server, peer->pod.owner, LOG_LEVEL_WARN))
 		return;
 	if (action->report == TIMESHARE_REPORT_MUTE)
 		log_warn("share-unanswered client=%u pid=%d gpu=%u", peer->id, (int)peer->cred.pid,

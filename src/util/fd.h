@@ -23,6 +23,26 @@ static inline void fd_cleanup(int *fd)
 	(void)fd_close(*fd);
 }
 
+/*
+ * Reads up to size - 1 bytes and adds a NUL. The number of bytes, or -errno; -EFBIG: there are
+ * more.
+ */
+static inline ssize_t fd_read_whole(int fd, char *ret, size_t size)
+{
+	size_t len = 0;
+	ssize_t n;
+
+	while (len < size - 1 && (n = read(fd, ret + len, size - 1 - len)) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		len += (size_t)n;
+	}
+	ret[len] = '\0';
+	return len < size - 1 ? (ssize_t)len : -EFBIG;
+}
+
 #define FD_CLEANUP __attribute__((cleanup(fd_cleanup)))
 
 #endif

@@ -27,7 +27,7 @@
 
 static const struct nvshare_status_client clients[N_CLIENTS] = {
 	CLIENT(1, "train", RUNNING, .mem = {.resident = 10 * GIB, .swapped = GIB},
-	       .gpu_ns = 3 * SEC, .pod = "ml/one"),
+	       .gpu_ns = 3 * SEC, .pod = "ml/one", .flags = NVSHARE_CLIENT_POD),
 	CLIENT(2, "Infer", WAITING, .mem = {.resident = 512 << 20, .swapped = 3 * GIB},
 	       .why = NVSHARE_WAIT_TURN, .position = 1, .gpu_ns = 2 * SEC),
 	CLIENT(3, "batch", IDLE, .mem = {.resident = 2 * GIB}),

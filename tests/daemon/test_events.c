@@ -131,14 +131,14 @@ static void a_tool_that_asks_meanwhile_is_answered_once(void **state)
 static void clients_of_one_user_do_not_push_others_events_out(void **state)
 {
 	struct fixture *f = *state;
-	struct peer client = {.id = 1, .cred = {.uid = STRANGER}};
+	struct peer client = {.id = 1, .pod = {.owner = STRANGER}};
 
 	an_event(f->rig.server);
 	for (size_t i = 0; i < 2 * EVENTS_MAX; i++)
 		events_add_client(f->rig.server, NVSHARE_EVENT_WORKER_DOWN, NVSHARE_EVENT_WARNING,
 				  &client, "x");
 	assert_int_equal(f->rig.server->events.last_id, 1 + A_USER);
-	client.cred.uid = STRANGER + 1;
+	client.pod.owner = STRANGER + 1;
 	events_add_client(f->rig.server, NVSHARE_EVENT_WORKER_DOWN, NVSHARE_EVENT_WARNING, &client,
 			  "x");
 	assert_int_equal(f->rig.server->events.last_id, 1 + A_USER + 1);

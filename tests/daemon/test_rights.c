@@ -77,7 +77,14 @@ static void what_is_not_of_the_form_is_refused(void **state)
 		"low,uid:1=high,low",
 		"uid:1000=critical,uid:1000=low",
 		"gid:27=high,normal,uid:1=low,gid:27=high",
-		"uid:00000000000000000000000000000000000000000000001000=high",
+		"uid:000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+		"0000001000=high",
+		"namespace:=high",
+		"namespace:ml",
+		"namespace:Ml=high",
+		"namespace:ml/one=high",
+		"namespace:ml=high,namespace:ml=low",
+		"namespace:a234567890123456789012345678901234567890123456789012345678901234=high",
 	};
 	struct rights rights;
 
@@ -101,12 +108,28 @@ static void there_is_room_for_so_many_rules(void **state)
 	assert_int_equal(rights_parse(text, &rights), -EINVAL);
 }
 
+static void of_a_pod_only_its_namespace_counts(void **state)
+{
+	struct rights rights;
+	char text[RIGHTS_TEXT_MAX];
+
+	(void)state;
+	assert_int_equal(
+		rights_parse("low,uid:0=critical,namespace:ml=high,gid:0=critical", &rights), 0);
+	assert_int_equal(rights_priority_of_namespace(&rights, "ml"), HIGH);
+	assert_int_equal(rights_priority_of_namespace(&rights, "m"), LOW);
+	assert_int_equal(rights_priority_of_namespace(&rights, NULL), LOW);
+	rights_print(&rights, text, sizeof(text));
+	assert_string_equal(text, "low,uid:0=critical,namespace:ml=high,gid:0=critical");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_most_special_rule_counts),
 		cmocka_unit_test(what_is_not_of_the_form_is_refused),
 		cmocka_unit_test(there_is_room_for_so_many_rules),
+		cmocka_unit_test(of_a_pod_only_its_namespace_counts),
 	};
 
 	return cmocka_run_group_tests_name("daemon/rights", tests, NULL, NULL);

@@ -192,7 +192,8 @@ static void an_error_names_variable_value_and_what_is_allowed(void **state)
 		 "NVSHARE_MEMORY_RESERVE_PERCENT is '-1'; allowed is a whole number from 0 to 50"},
 		{"NVSHARE_PRIORITY_MAX", "uid:1=critical,uid:1=low",
 		 "NVSHARE_PRIORITY_MAX is 'uid:1=critical,uid:1=low'; allowed is low, normal, high or"
-		 " critical for all, and uid:N= or gid:N= before one, with commas, each once"},
+		 " critical for all, and uid:N=, gid:N= or namespace:NAME= before one, with commas,"
+		 " each once"},
 		{"NVSHARE_SLICE_LEVELS", "high=100,high=200",
 		 "NVSHARE_SLICE_LEVELS is 'high=100,high=200'; allowed is CLASS=VALUE,..., each class"
 		 " once, microseconds from 100 to 10000000"},

@@ -114,7 +114,7 @@ static uint32_t doubts_collect_reports(struct server *server, uint32_t index,
 			.managed =
 				peer->mem.pinned[NVSHARE_PINNED_MANAGED] +
 				(peer->backend == NVSHARE_BACKEND_MANAGED ? peer->mem.resident : 0),
-			.is_trusted = peer->cred.uid == 0 || peer->cred.uid == geteuid(),
+			.is_trusted = users_is_trusted(peer->pod.owner),
 		};
 	}
 	return n;
@@ -125,11 +125,11 @@ static void doubts_log(struct server *server, const struct peer *peer, uint64_t 
 	if ((before == 0) == (peer->evidence.doubted == 0))
 		return;
 	if (before)
-		server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "believed pid=%d uid=%u gpu=%u",
+		server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "believed pid=%d uid=%u gpu=%u",
 			   (int)peer->cred.pid, (unsigned int)peer->cred.uid, peer->gpu);
 	else
 		server_log(
-			server, peer->cred.uid, LOG_LEVEL_WARN,
+			server, peer->pod.owner, LOG_LEVEL_WARN,
 			"doubted pid=%d uid=%u gpu=%u reported=%llu bytes=%llu: so much is not on"
 			" the card, and does not count for others",
 			(int)peer->cred.pid, (unsigned int)peer->cred.uid, peer->gpu,

@@ -14,11 +14,6 @@
 #define CONTEXT_PART 16
 #define CONTEXT_MAX  (1ull << 30)
 
-static bool hearsay_is_trusted(uid_t uid)
-{
-	return uid == 0 || uid == geteuid();
-}
-
 /* newcomer registers on the GPU, and is no client yet; NULL: there is none. */
 static bool hearsay_concerns(const struct peer *peer, const struct peer *newcomer, uint32_t gpu)
 {
@@ -41,9 +36,9 @@ static bool count_total(struct server *server, uint32_t index, const struct peer
 
 		if (!hearsay_concerns(peer, newcomer, index))
 			continue;
-		votes_most(&all, peer->cred.uid, peer->gpu_total);
-		if (hearsay_is_trusted(peer->cred.uid))
-			votes_most(&roots, peer->cred.uid, peer->gpu_total);
+		votes_most(&all, peer->pod.owner, peer->gpu_total);
+		if (users_is_trusted(peer->pod.owner))
+			votes_most(&roots, peer->pod.owner, peer->gpu_total);
 	}
 	total = votes_majority(roots.n ? &roots : &all);
 	if (total == 0 || total == gpu->total)
@@ -52,8 +47,8 @@ static bool count_total(struct server *server, uint32_t index, const struct peer
 	return true;
 }
 
-/* GPUs that NVML lists, or that other users than uid have clients on. */
-static void hearsay_find_others(const struct server *server, uid_t uid,
+/* GPUs that NVML lists, or that other users than owner have clients on. */
+static void hearsay_find_others(const struct server *server, uint32_t owner,
 				bool ret_is_others[SCHED_GPUS_MAX])
 {
 	memset(ret_is_others, 0, SCHED_GPUS_MAX * sizeof(*ret_is_others));
@@ -62,7 +57,7 @@ static void hearsay_find_others(const struct server *server, uid_t uid,
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (hearsay_concerns(peer, NULL, peer->gpu) && peer->cred.uid != uid)
+		if (hearsay_concerns(peer, NULL, peer->gpu) && peer->pod.owner != owner)
 			ret_is_others[peer->gpu] = true;
 	}
 }
@@ -75,10 +70,10 @@ static bool hearsay_may_bring(const struct server *server, const struct peer *ne
 	bool is_others[SCHED_GPUS_MAX];
 	uint32_t n_own = 0, n_others = 0;
 
-	if (gpu->device || gpu->n_clients > 0 || hearsay_is_trusted(newcomer->cred.uid) ||
+	if (gpu->device || gpu->n_clients > 0 || users_is_trusted(newcomer->pod.owner) ||
 	    server->settings.sizes.n)
 		return true;
-	hearsay_find_others(server, newcomer->cred.uid, is_others);
+	hearsay_find_others(server, newcomer->pod.owner, is_others);
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		n_others += is_others[i];
 		n_own += !is_others[i] && server->gpus.at[i].n_clients > 0;
@@ -149,8 +144,8 @@ uint64_t hearsay_context(const struct server *server, const struct peer *client)
 		const struct peer *peer = &server->peers[i];
 
 		if (hearsay_concerns(peer, NULL, client->gpu))
-			votes_least(&votes, peer->cred.uid, peer->context_bytes);
+			votes_least(&votes, peer->pod.owner, peer->context_bytes);
 	}
-	own = votes_of(&votes, client->cred.uid);
+	own = votes_of(&votes, client->pod.owner);
 	return own ? own : votes_median(&votes);
 }

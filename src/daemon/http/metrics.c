@@ -160,6 +160,9 @@ static void labels_add_client_info(const struct metrics_client *client, struct l
 	label_append_u32(labels, "pid", status->pid);
 	label_append_u32(labels, "uid", status->uid);
 	label_append(labels, "name", status->name, sizeof(status->name));
+	if (status->pod[0])
+		label_append(labels, "pod_known",
+			     status->flags & NVSHARE_CLIENT_POD ? "true" : "false", SIZE_MAX);
 	label_append(labels, "priority", names_priority[status->claim.priority], SIZE_MAX);
 	label_append_u32(labels, "weight", status->claim.weight);
 }

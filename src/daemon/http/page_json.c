@@ -75,14 +75,16 @@ static void print_client(FILE *out, const struct metrics_client *client)
 	PRINT_ARRAY(out, status->name);
 	(void)fputs(",\"pod\":", out);
 	PRINT_ARRAY(out, status->pod);
-	(void)fprintf(out,
-		      ",\"state\":%u,\"why\":\"%s\",\"position\":%u,\"hung\":%s,\"held\":%s"
-		      ",\"growing\":%s,\"paused\":%s,\"priority\":\"%s\",\"weight\":%u",
-		      status->state, why ? why : "", status->position, truth(client->is_hung),
-		      truth(status->flags & NVSHARE_CLIENT_HELD),
-		      truth(status->flags & NVSHARE_CLIENT_GROWING),
-		      truth(status->flags & NVSHARE_CLIENT_PAUSED),
-		      names_priority[status->claim.priority], status->claim.weight);
+	(void)fprintf(
+		out,
+		",\"pod_known\":%s,\"state\":%u,\"why\":\"%s\",\"position\":%u,\"hung\":%s,\"held\":%s"
+		",\"growing\":%s,\"paused\":%s,\"priority\":\"%s\",\"weight\":%u",
+		truth(status->flags & NVSHARE_CLIENT_POD), status->state, why ? why : "",
+		status->position, truth(client->is_hung),
+		truth(status->flags & NVSHARE_CLIENT_HELD),
+		truth(status->flags & NVSHARE_CLIENT_GROWING),
+		truth(status->flags & NVSHARE_CLIENT_PAUSED),
+		names_priority[status->claim.priority], status->claim.weight);
 	(void)fprintf(out,
 		      ",\"resident\":%" PRIu64 ",\"pinned\":%" PRIu64 ",\"swapped\":%" PRIu64
 		      ",\"wanted\":%" PRIu64 ",\"budget\":%" PRIu64 ",\"switches\":%" PRIu64,

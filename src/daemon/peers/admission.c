@@ -76,14 +76,16 @@ static void admission_answer_refused(struct server *server, struct peer *peer,
 {
 	struct nvshare_registered full = {.result = NVSHARE_REGISTER_FULL};
 	struct nvshare_result_msg busy = {.code = NVSHARE_RESULT_BUSY};
+	char owner[PODS_OWNER_LEN];
 
 	if (msg->header.type == NVSHARE_MSG_REGISTER) {
 		server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &full);
 		return;
 	}
+	pods_print_owner(&server->pods, peer->pod.owner, owner);
 	(void)snprintf(busy.text, sizeof(busy.text),
-		       "the scheduler is busy: uid %u has as many connections as others leave it",
-		       (unsigned int)peer->cred.uid);
+		       "the scheduler is busy: %s has as many connections as others leave it",
+		       owner);
 	server_send_body(server, peer, NVSHARE_MSG_RESULT, msg->header.seq, &busy);
 }
 
@@ -150,6 +152,7 @@ static void admission_close_stray(struct server *server, int fd)
 static void admission_free_slot(struct server *server, struct peer *peer)
 {
 	peer_deinit(peer);
+	pods_leave(&server->pods, &peer->pod);
 	users_leave(&server->users, peer->user, peer->is_refused);
 	server->free_slots[server->n_free_slots++] = peer->slot;
 }
@@ -184,31 +187,34 @@ static void admission_on_reaped(struct server *server, struct event_source *sour
 
 /* ---- accepting ---------------------------------------------------------------- */
 
-static void admission_log_turned_away(struct server *server, uid_t uid)
+static void admission_log_turned_away(struct server *server, const struct pod *pod, uid_t uid)
 {
-	server_log(server, uid, LOG_LEVEL_WARN,
-		   "turned-away uid=%u connections=%u: no room for another of this user",
-		   (unsigned int)uid, server->users.n_peers);
+	server_log(server, pod->owner, LOG_LEVEL_WARN,
+		   "turned-away uid=%u pod=\"%s\" connections=%u: no room for another of this user",
+		   (unsigned int)uid, pod->name, server->users.n_peers);
 }
 
 /* Takes fd. */
 static void admission_add_peer(struct server *server, int fd)
 {
 	struct sock_peer cred;
+	struct pod pod = {.kind = POD_KIND_NONE};
 	struct user *user = NULL;
 	struct peer *peer;
 	bool is_refused = false;
 	uint32_t slot;
 
 	if (sock_peer(fd, &cred) == 0) {
-		user = users_admit(&server->users, cred.uid);
+		pods_join(&server->pods, server->settings.pods_dir, fd, &cred, &pod);
+		user = users_admit(&server->users, pod.owner);
 		is_refused = !user;
 		if (is_refused) {
-			admission_log_turned_away(server, cred.uid);
-			user = users_refuse(&server->users, cred.uid);
+			admission_log_turned_away(server, &pod, cred.uid);
+			user = users_refuse(&server->users, pod.owner);
 		}
 	}
 	if (!user) {
+		pods_leave(&server->pods, &pod);
 		admission_close_stray(server, fd);
 		return;
 	}
@@ -217,6 +223,7 @@ static void admission_add_peer(struct server *server, int fd)
 	peer = &server->peers[slot];
 	peer->slot = slot;
 	peer_init(peer, fd, &cred);
+	peer->pod = pod;
 	peer->user = user;
 	peer->is_refused = is_refused;
 	if (event_source_add(&server->poller, &peer->input, fd, EPOLLIN, connections_on_event)) {

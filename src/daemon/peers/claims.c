@@ -7,6 +7,7 @@
 
 #include "ipc/names.h"
 
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,9 +37,10 @@ bool claims_may_steer(const struct server *server, const struct peer *peer)
 	gid_t groups[GROUPS_MAX];
 	size_t n;
 
-	if (peer->cred.uid == 0 || peer->cred.uid == geteuid())
+	if (users_is_trusted(peer->pod.owner))
 		return true;
-	if (server->group == (gid_t)-1)
+	/* An image chooses the groups of its processes. */
+	if (server->group == (gid_t)-1 || peer->pod.kind != POD_KIND_NONE)
 		return false;
 	n = peer_groups(peer, groups);
 	for (size_t i = 0; i < n; i++) {
@@ -54,6 +56,9 @@ static uint32_t claims_priority_max(const struct server *server, const struct pe
 
 	if (claims_may_steer(server, peer))
 		return NVSHARE_PRIORITY_CRITICAL;
+	if (peer->pod.kind != POD_KIND_NONE)
+		return rights_priority_of_namespace(&server->settings.rights,
+						    pods_namespace(&server->pods, &peer->pod));
 	return rights_priority(&server->settings.rights, peer->cred.uid, groups,
 			       peer_groups(peer, groups));
 }
@@ -67,9 +72,10 @@ uint32_t claims_priority(struct server *server, const struct peer *peer, uint32_
 		max = claims_priority_max(server, peer);
 	if (priority <= max)
 		return priority;
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
-		   "claim-cut pid=%d uid=%u priority=%s given=%s", (int)peer->cred.pid,
-		   (unsigned int)peer->cred.uid, names_priority[priority], names_priority[max]);
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
+		   "claim-cut pid=%d uid=%u priority=%s given=%s pod=\"%s\"", (int)peer->cred.pid,
+		   (unsigned int)peer->cred.uid, names_priority[priority], names_priority[max],
+		   peer->pod.name);
 	return max;
 }
 
@@ -211,12 +217,20 @@ static void claims_pause(struct server *server, struct peer *tool, uint32_t seq,
 			     client->id, value ? "on" : "off");
 }
 
+/* Pods of one namespace are apart: who may enter one of them need not be let into the others. */
+static bool claims_is_same_user(const struct peer *tool, const struct peer *client)
+{
+	return tool->pod.owner == client->pod.owner && tool->cred.uid == client->cred.uid &&
+	       !strcmp(tool->pod.group.uid, client->pod.group.uid);
+}
+
 void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 		const struct nvshare_set *set)
 {
 	struct peer *client = claims_find_client(server, set->client);
 	struct nvshare_claim claim;
 	const char *allowed;
+	char owner[PODS_OWNER_LEN];
 	uint32_t max;
 
 	if (!client) {
@@ -224,7 +238,7 @@ void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 			     set->client);
 		return;
 	}
-	if (tool->cred.uid != client->cred.uid && !claims_may_steer(server, tool)) {
+	if (!claims_is_same_user(tool, client) && !claims_may_steer(server, tool)) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_DENIED,
 			     "not permitted: client %u is another user's", set->client);
 		return;
@@ -241,9 +255,10 @@ void claims_set(struct server *server, struct peer *tool, uint32_t seq,
 	}
 	max = claims_priority_max(server, tool);
 	if (set->key == NVSHARE_KEY_PRIORITY && claim.priority > max) {
+		pods_print_owner(&server->pods, tool->pod.owner, owner);
 		tools_answer(server, tool, seq, NVSHARE_RESULT_DENIED,
-			     "not permitted: uid %u may claim %s at the most",
-			     (unsigned int)tool->cred.uid, names_priority[max]);
+			     "not permitted: %s may claim %s at the most", owner,
+			     names_priority[max]);
 		return;
 	}
 	claims_change(server, client, &claim);

@@ -100,7 +100,7 @@ void server_close(struct server *server, struct peer *peer, const char *reason)
 	peer->closing_next = server->connections.closing;
 	server->connections.closing = peer;
 	if (reason)
-		server_log(server, peer->cred.uid, LOG_LEVEL_WARN,
+		server_log(server, peer->pod.owner, LOG_LEVEL_WARN,
 			   "close peer=%u client=%u pid=%d uid=%u: %s", peer->slot, peer->id,
 			   (int)peer->cred.pid, (unsigned int)peer->cred.uid, reason);
 }

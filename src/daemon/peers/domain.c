@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peers/domain.h"
 
+#include "daemon/peers/process.h"
 #include "util/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,26 +48,6 @@ static bool domain_make_path(const char *proc, pid_t pid, const char *name, char
 	int n = snprintf(ret, PATH_LEN, "%s/%d/%s", proc, (int)pid, name);
 
 	return n > 0 && n < PATH_LEN;
-}
-
-/*
- * Reads up to size - 1 bytes and adds a NUL. The number of bytes, or -errno; -EFBIG: there are
- * more.
- */
-static ssize_t file_read_whole(int fd, char *ret, size_t size)
-{
-	size_t len = 0;
-	ssize_t n;
-
-	while (len < size - 1 && (n = read(fd, ret + len, size - 1 - len)) != 0) {
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		len += (size_t)n;
-	}
-	ret[len] = '\0';
-	return len < size - 1 ? (ssize_t)len : -EFBIG;
 }
 
 static bool domain_add_text(struct domain *domain, const char *text, size_t len)
@@ -145,7 +125,7 @@ static bool domain_read_status(const char *proc, pid_t pid, struct domain *domai
 	if (!domain_make_path(proc, pid, "status", path))
 		return false;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0 || file_read_whole(fd, status, sizeof(status)) <= 0)
+	if (fd < 0 || fstat(fd, &st) < 0 || fd_read_whole(fd, status, sizeof(status)) <= 0)
 		return false;
 	ret_identity->owner_uid = st.st_uid;
 	ret_identity->owner_gid = st.st_gid;
@@ -189,7 +169,7 @@ static bool domain_read_label(const char *path, struct domain *domain)
 
 	if (fd < 0)
 		return errno == ENOENT && domain_add_text(domain, "-\n", 2);
-	n = file_read_whole(fd, label, sizeof(label));
+	n = fd_read_whole(fd, label, sizeof(label));
 	if (n == -EINVAL)
 		return domain_add_text(domain, "-\n", 2);
 	return n >= 0 && domain_add_text(domain, "=", 1) &&
@@ -282,14 +262,6 @@ static bool process_is_open_to_its_like(const char *proc, const struct domain_pr
 }
 
 /* ---- all of it --------------------------------------------------------------- */
-
-/* As long as the process has not ended, no other process can have its number. */
-static bool process_is_alive(int pidfd)
-{
-	struct pollfd end = {.fd = pidfd, .events = POLLIN};
-
-	return pidfd >= 0 && poll(&end, 1, 0) == 0;
-}
 
 bool domain_read(const char *proc, const struct domain_process *process, struct domain *ret)
 {

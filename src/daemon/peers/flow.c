@@ -22,13 +22,13 @@ static const struct quota_rate peer_rate = {CLOCK_NS_PER_SEC / 4000, 8000};
 
 /* ---- log ------------------------------------------------------------------- */
 
-bool server_may_log(struct server *server, uid_t uid, enum log_level level)
+bool server_may_log(struct server *server, uint32_t owner, enum log_level level)
 {
 	if (!log_is_on(level))
 		return false;
 	if (log_is_on(LOG_LEVEL_DEBUG))
 		return true; /* the level debug asks for a line a message */
-	if (quota_line(&server->flow.quota, uid, uid == 0 || uid == geteuid(), server->now_ns))
+	if (quota_line(&server->flow.quota, owner, users_is_trusted(owner), server->now_ns))
 		return true;
 	deadline_set(&server->deadlines, &server->flow.report, quota_deadline(&server->flow.quota));
 	return false;
@@ -42,9 +42,14 @@ void flow_report(struct server *server, bool is_last)
 	for (uint32_t i = 0; i < n; i++) {
 		unsigned long long n_lines = reports[i].n_lines;
 		unsigned long long seconds = reports[i].passed_ns / CLOCK_NS_PER_SEC;
+		char owner[PODS_OWNER_LEN];
 
+		pods_print_owner(&server->pods, reports[i].uid, owner);
 		if (reports[i].uid == QUOTA_NOBODY)
 			log_warn("suppressed lines=%llu uid=others seconds=%llu", n_lines, seconds);
+		else if (reports[i].uid >= PODS_OWNER_FIRST)
+			log_warn("suppressed lines=%llu pods=\"%s\" seconds=%llu", n_lines, owner,
+				 seconds);
 		else
 			log_warn("suppressed lines=%llu uid=%u seconds=%llu", n_lines,
 				 (unsigned int)reports[i].uid, seconds);
@@ -72,7 +77,7 @@ static void peer_pause(struct server *server, struct peer *peer)
 	server->flow.n_paused++;
 	flow_set_resume(server);
 	if (!peer->was_paused)
-		server_log(server, peer->cred.uid, LOG_LEVEL_INFO,
+		server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
 			   "slowed peer=%u client=%u pid=%d uid=%u: it sends too fast", peer->slot,
 			   peer->id, (int)peer->cred.pid, (unsigned int)peer->cred.uid);
 	peer->was_paused = true;
@@ -93,12 +98,12 @@ static void peer_resume(struct server *server, struct peer *peer)
  */
 static bool flow_user_is_too_fast(struct server *server, const struct peer *peer)
 {
-	uid_t uid = peer->cred.uid;
+	uint32_t owner = peer->pod.owner;
 
-	if (peer_quota_kind(peer) == QUOTA_MESSAGES && (uid == 0 || uid == geteuid()))
+	if (peer_quota_kind(peer) == QUOTA_MESSAGES && users_is_trusted(owner))
 		return false;
-	return quota_take_of(&server->flow.quota, uid, peer_quota_kind(peer), 1, server->now_ns) !=
-	       0;
+	return quota_take_of(&server->flow.quota, owner, peer_quota_kind(peer), 1,
+			     server->now_ns) != 0;
 }
 
 bool flow_admit(struct server *server, struct peer *peer)
@@ -124,7 +129,8 @@ bool flow_admit(struct server *server, struct peer *peer)
 
 void flow_charge(struct server *server, struct peer *peer, uint32_t n)
 {
-	quota_charge(&server->flow.quota, peer->cred.uid, peer_quota_kind(peer), n, server->now_ns);
+	quota_charge(&server->flow.quota, peer->pod.owner, peer_quota_kind(peer), n,
+		     server->now_ns);
 }
 
 static void flow_on_resume(struct server *server, struct deadline *deadline)

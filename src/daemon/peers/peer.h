@@ -14,6 +14,7 @@
 #include "daemon/event_source.h"
 #include "daemon/gpu/evidence.h"
 #include "daemon/gpu/gpus.h"
+#include "daemon/peers/pods.h"
 #include "daemon/peers/quota.h"
 #include "daemon/peers/users.h"
 #include "ipc/msg.h"
@@ -70,9 +71,10 @@ struct peer {
 	bool is_pidfd_sure; /* surely of the process that connected; else of one with its number */
 	struct event_source input; /* fd */
 	struct event_source end;   /* pidfd */
-	struct sock_peer cred;
+	struct sock_peer cred;     /* uid and groups mean nothing for a pod: see pod.owner */
+	struct pod pod;            /* its name is what the program says, if it is in none */
 	struct peer_cursor cursor;
-	struct user *user; /* of cred.uid; owned by server::users */
+	struct user *user; /* of pod.owner; owned by server::users */
 	bool is_refused;   /* one too many: the answer to its first message says so */
 
 	bool is_fresh;           /* on admission::fresh: it has sent nothing yet */
@@ -144,7 +146,6 @@ struct peer {
 	struct nvshare_host_memory host; /* as it was told last */
 	bool is_host_taker;              /* it may be evicted, and takes host memory then */
 	char name[NVSHARE_NAME_LEN];
-	char pod[NVSHARE_POD_LEN];
 
 	uint32_t queue_len;              /* bytes */
 	uint8_t queue[PEER_QUEUE_BYTES]; /* whole packets, one after the other */

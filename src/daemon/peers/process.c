@@ -6,6 +6,7 @@
 #include "util/fd.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,12 +15,28 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-static int process_socket_pidfd(const struct peer *peer)
+static int process_socket_pidfd(int fd)
 {
-	socklen_t len = sizeof(peer->pidfd);
-	int fd;
+	int pidfd;
+	socklen_t len = sizeof(pidfd);
 
-	return getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) < 0 ? -errno : fd;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) < 0 ? -errno : pidfd;
+}
+
+int process_hold(int fd, pid_t pid)
+{
+	int pidfd = process_socket_pidfd(fd);
+
+	if (pidfd == -ENOPROTOOPT)
+		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return pidfd;
+}
+
+bool process_is_alive(int pidfd)
+{
+	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+
+	return pidfd >= 0 && poll(&end, 1, 0) == 0;
 }
 
 /* false: the process is gone. */
@@ -54,7 +71,7 @@ static void process_watch_pidfd(struct server *server, struct peer *peer)
  */
 void process_connected(struct server *server, struct peer *peer)
 {
-	int fd = process_socket_pidfd(peer);
+	int fd = process_socket_pidfd(peer->fd);
 
 	if (fd != -ENOPROTOOPT) {
 		(void)fd_close(fd);
@@ -80,7 +97,7 @@ bool process_watch(struct server *server, struct peer *peer)
 	if (!users_add_pidfd(&server->users, peer->user))
 		return true; /* the descriptors that are left are for connections, or for other
 				users */
-	peer->pidfd = process_socket_pidfd(peer);
+	peer->pidfd = process_socket_pidfd(peer->fd);
 	peer->is_pidfd_sure = peer->pidfd >= 0;
 	is_there = peer->pidfd >= 0 || process_open_pidfd(peer);
 	process_watch_pidfd(server, peer);

@@ -9,6 +9,7 @@
  */
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct server;
 struct peer;
@@ -21,5 +22,14 @@ void process_connected(struct server *server, struct peer *peer);
  * false: the process is gone.
  */
 bool process_watch(struct server *server, struct peer *peer);
+
+/*
+ * A pidfd of the process that connected fd: surely of it since Linux 6.5, before that of the one
+ * that has its number now. Negative: it has ended, or there are no descriptors. The caller owns it.
+ */
+int process_hold(int fd, pid_t pid);
+
+/* As long as the process of pidfd has not ended, no other process can have its number. */
+bool process_is_alive(int pidfd);
 
 #endif

@@ -8,25 +8,45 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WORD_LEN 48
+#define WORD_LEN 96
 
-/* "uid:1000=critical" or "gid:27=high". */
+static const char *const kind_names[RIGHTS_KIND_COUNT_] = {"uid:", "gid:", "namespace:"};
+
+/* As Kubernetes allows it. */
+static int rights_parse_namespace(const char *s, char ret[RIGHTS_NAMESPACE_LEN])
+{
+	size_t len = strlen(s);
+
+	if (len == 0 || len >= RIGHTS_NAMESPACE_LEN ||
+	    strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") != len)
+		return -EINVAL;
+	memcpy(ret, s, len + 1);
+	return 0;
+}
+
+/* "uid:1000=critical", "gid:27=high" or "namespace:ml=high". */
 static int rights_parse_rule(char *word, struct rights_rule *ret)
 {
 	char *value = strchr(word, '=');
-	unsigned int priority;
-	uint64_t id;
+	unsigned int priority, kind = 0;
+	uint64_t id = 0;
 
 	if (!value)
 		return -EINVAL;
 	*value++ = '\0';
-	ret->is_group = !strncmp(word, "gid:", 4);
-	if ((!ret->is_group && strncmp(word, "uid:", 4) != 0) ||
-	    parse_u64(word + 4, 0, UINT32_MAX - 1, &id) ||
+	while (kind < RIGHTS_KIND_COUNT_ &&
+	       strncmp(word, kind_names[kind], strlen(kind_names[kind])) != 0)
+		kind++;
+	if (kind == RIGHTS_KIND_COUNT_ ||
 	    parse_enum(value, names_priority, NVSHARE_PRIORITY_COUNT, &priority))
 		return -EINVAL;
+	word += strlen(kind_names[kind]);
+	*ret = (struct rights_rule){.kind = (enum rights_kind)kind, .priority = priority};
+	if (kind == RIGHTS_NAMESPACE)
+		return rights_parse_namespace(word, ret->namespace);
+	if (parse_u64(word, 0, UINT32_MAX - 1, &id))
+		return -EINVAL;
 	ret->id = (uint32_t)id;
-	ret->priority = priority;
 	return 0;
 }
 
@@ -38,7 +58,10 @@ static int rights_add_rule(struct rights *rights, char *word)
 	if (rights->n == RIGHTS_RULES_MAX || rights_parse_rule(word, rule))
 		return -EINVAL;
 	for (uint32_t i = 0; i < rights->n; i++) {
-		if (rights->rules[i].is_group == rule->is_group && rights->rules[i].id == rule->id)
+		const struct rights_rule *other = &rights->rules[i];
+
+		if (other->kind == rule->kind && other->id == rule->id &&
+		    !strcmp(other->namespace, rule->namespace))
 			return -EINVAL;
 	}
 	rights->n++;
@@ -50,6 +73,8 @@ int rights_parse(const char *s, struct rights *ret)
 	struct rights rights = {.priority = NVSHARE_PRIORITY_NORMAL};
 	bool is_said = false; /* the priority of all others */
 
+	if (strlen(s) > RIGHTS_TEXT_MAX)
+		return -EINVAL;
 	for (bool is_last = false; !is_last;) {
 		size_t len = strcspn(s, ",");
 		char word[WORD_LEN];
@@ -80,10 +105,15 @@ void rights_print(const struct rights *rights, char *buf, size_t size)
 {
 	size_t n = (size_t)snprintf(buf, size, "%s", names_priority[rights->priority]);
 
-	for (uint32_t i = 0; i < rights->n && n < size; i++)
-		n += (size_t)snprintf(
-			buf + n, size - n, ",%s:%u=%s", rights->rules[i].is_group ? "gid" : "uid",
-			rights->rules[i].id, names_priority[rights->rules[i].priority]);
+	for (uint32_t i = 0; i < rights->n && n < size; i++) {
+		const struct rights_rule *rule = &rights->rules[i];
+		char id[12] = "";
+
+		if (rule->kind != RIGHTS_NAMESPACE)
+			(void)snprintf(id, sizeof(id), "%u", (unsigned int)rule->id);
+		n += (size_t)snprintf(buf + n, size - n, ",%s%s%s=%s", kind_names[rule->kind], id,
+				      rule->namespace, names_priority[rule->priority]);
+	}
 }
 
 static bool rights_is_among(uint32_t id, const gid_t *groups, size_t n_groups)
@@ -104,13 +134,22 @@ uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *gr
 	for (uint32_t i = 0; i < rights->n; i++) {
 		const struct rights_rule *rule = &rights->rules[i];
 
-		if (!rule->is_group && rule->id == uid)
+		if (rule->kind == RIGHTS_USER && rule->id == uid)
 			return rule->priority;
-		if (!rule->is_group || !rights_is_among(rule->id, groups, n_groups))
+		if (rule->kind != RIGHTS_GROUP || !rights_is_among(rule->id, groups, n_groups))
 			continue;
 		if (!is_said || rule->priority > priority)
 			priority = rule->priority;
 		is_said = true;
 	}
 	return is_said ? priority : rights->priority;
+}
+
+uint32_t rights_priority_of_namespace(const struct rights *rights, const char *namespace)
+{
+	for (uint32_t i = 0; namespace && i < rights->n; i++) {
+		if (!strcmp(rights->rules[i].namespace, namespace))
+			return rights->rules[i].priority;
+	}
+	return rights->priority;
 }

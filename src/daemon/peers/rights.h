@@ -4,8 +4,10 @@
 
 /*
  * The highest priority that each user may claim: NVSHARE_PRIORITY_MAX, as "normal" or
- * "normal,uid:1000=critical,gid:27=high". A rule for the uid counts first, then the highest of
- * the rules for its groups, then the word that stands alone. A uid or gid has one rule at most.
+ * "normal,uid:1000=critical,gid:27=high,namespace:ml=high". A rule for the uid counts first, then
+ * the highest of the rules for its groups, then the word that stands alone. For a pod only the rule
+ * of its namespace counts, then that word: images choose uids and gids. A uid, gid or namespace has
+ * one rule at most.
  *
  * Pure. Threading: none.
  */
@@ -17,12 +19,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define RIGHTS_RULES_MAX 64
+#define RIGHTS_RULES_MAX     64
+#define RIGHTS_NAMESPACE_LEN 64
+#define RIGHTS_TEXT_MAX      2000 /* of NVSHARE_PRIORITY_MAX, bytes */
+
+enum rights_kind { RIGHTS_USER, RIGHTS_GROUP, RIGHTS_NAMESPACE, RIGHTS_KIND_COUNT_ };
 
 struct rights_rule {
-	bool is_group;
-	uint32_t id;
-	uint32_t priority; /* enum nvshare_priority */
+	enum rights_kind kind;
+	uint32_t id;                          /* 0 of a namespace */
+	char namespace[RIGHTS_NAMESPACE_LEN]; /* "" of the others */
+	uint32_t priority;                    /* enum nvshare_priority */
 };
 
 struct rights {
@@ -31,7 +38,10 @@ struct rights {
 	struct rights_rule rules[RIGHTS_RULES_MAX];
 };
 
-/* 0, or -EINVAL: not of the form, too many rules, or two for one id; ret is untouched then. */
+/*
+ * 0, or -EINVAL: not of the form, too long, too many rules, or two for one id; ret is untouched
+ * then.
+ */
 int rights_parse(const char *s, struct rights *ret);
 
 /* As rights_parse() takes it. */
@@ -39,5 +49,8 @@ void rights_print(const struct rights *rights, char *buf, size_t size);
 
 uint32_t rights_priority(const struct rights *rights, uid_t uid, const gid_t *groups,
 			 size_t n_groups);
+
+/* namespace: NULL: unknown. */
+uint32_t rights_priority_of_namespace(const struct rights *rights, const char *namespace);
 
 #endif

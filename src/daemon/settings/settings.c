@@ -12,6 +12,7 @@
 void settings_default(struct settings *ret_settings)
 {
 	*ret_settings = (struct settings){
+		.pods_dir = "/var/log/pods",
 		.rights = {.priority = NVSHARE_PRIORITY_NORMAL},
 		.log_level = LOG_LEVEL_INFO,
 		.report_slack_percent = 5,

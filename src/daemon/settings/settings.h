@@ -35,6 +35,7 @@ enum settings_task { SETTINGS_TASK_RUN, SETTINGS_TASK_CHECK, SETTINGS_TASK_PRINT
 
 struct settings {
 	char sock_dir[PATH_MAX];         /* "": the default */
+	char pods_dir[PATH_MAX];         /* of the kubelet: daemon/peers/pods.h */
 	char config_file[PATH_MAX];      /* "": the default, which may be missing */
 	char alert_command[PATH_MAX];    /* "": none */
 	char http_hosts[HTTP_HOSTS_LEN]; /* http_hosts_parse() */

@@ -70,8 +70,8 @@ static void settings_print_rights(const void *field, char *buf, size_t size)
 static const struct setting_form settings_rights = {
 	.parse = settings_parse_rights,
 	.print = settings_print_rights,
-	.allowed = "low, normal, high or critical for all, and uid:N= or gid:N= before one, with"
-		   " commas, each once",
+	.allowed = "low, normal, high or critical for all, and uid:N=, gid:N= or namespace:NAME="
+		   " before one, with commas, each once",
 };
 
 static int settings_parse_http(const struct setting *setting, const char *value, void *field)
@@ -269,6 +269,8 @@ const struct setting settings_table[] = {
 	OWN("NVSHARE_GPUS", sizes, sizes, "the GPUs and their memory, where NVML lists none",
 	    .unset = "none", .is_fixed = true),
 
+	OWN("NVSHARE_PODS_DIR", pods_dir, directory,
+	    "the kubelet's folder that tells namespace and name of a pod", .is_fixed = true),
 	OWN("NVSHARE_PRIORITY_MAX", rights, rights, "the highest class that users may claim",
 	    .unset = "normal"),
 

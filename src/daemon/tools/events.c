@@ -106,7 +106,7 @@ void events_add_client(struct server *server, enum nvshare_event_type type,
 	};
 	va_list args;
 
-	if (events_are_too_many(server, peer->cred.uid))
+	if (events_are_too_many(server, peer->pod.owner))
 		return;
 	va_start(args, format);
 	(void)vsnprintf(event.message, sizeof(event.message), format, args);

@@ -137,6 +137,7 @@ static uint32_t status_client_flags(const struct peer *peer,
 	       (status->fixed ? NVSHARE_CLIENT_FIXED : 0) |
 	       (status->growing ? NVSHARE_CLIENT_GROWING : 0) |
 	       (status->paused ? NVSHARE_CLIENT_PAUSED : 0) |
+	       (peer->pod.kind == POD_KIND_POD ? NVSHARE_CLIENT_POD : 0) |
 	       (share->is_held ? NVSHARE_CLIENT_HELD : 0) |
 	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |
 	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0) |
@@ -214,5 +215,5 @@ void status_fill_client(const struct server *server, const struct peer *peer,
 	};
 	status_fill_learned(&share, ret->learned);
 	memcpy(ret->name, peer->name, sizeof(ret->name));
-	memcpy(ret->pod, peer->pod, sizeof(ret->pod));
+	memcpy(ret->pod, peer->pod.name, sizeof(ret->pod));
 }

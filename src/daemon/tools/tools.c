@@ -31,9 +31,32 @@ void tools_answer(struct server *server, struct peer *peer, uint32_t seq, enum n
 	va_end(args);
 	text_sanitize(result.text); /* it may quote the tool, and goes to the log */
 	server_send_body(server, peer, NVSHARE_MSG_RESULT, seq, &result);
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "%s uid=%u pid=%d: %s",
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "%s uid=%u pid=%d: %s",
 		   code == NVSHARE_RESULT_OK ? "set" : "set-refused", (unsigned int)peer->cred.uid,
 		   (int)peer->cred.pid, result.text);
+}
+
+static void tools_deny(struct server *server, struct peer *peer, uint32_t seq)
+{
+	switch (peer->pod.kind) {
+	case POD_KIND_NONE:
+		tools_answer(server, peer, seq, NVSHARE_RESULT_DENIED,
+			     "not permitted: this needs root, uid %u, or membership of the group"
+			     " 'nvshare'%s",
+			     (unsigned int)geteuid(),
+			     server->group == (gid_t)-1 ? " (which this node does not have)" : "");
+		break;
+	case POD_KIND_POD:
+		tools_answer(server, peer, seq, NVSHARE_RESULT_DENIED,
+			     "not permitted: a pod's root is not this node's. Call the tool on the"
+			     " node, or in the scheduler's own pod");
+		break;
+	case POD_KIND_UNSEEN:
+		tools_answer(server, peer, seq, NVSHARE_RESULT_DENIED,
+			     "not permitted: the scheduler does not see this process. Call the"
+			     " tool in the scheduler's pid namespace");
+		break;
+	}
 }
 
 void tools_message(struct server *server, struct peer *peer, const struct msg *msg)
@@ -70,11 +93,7 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		return;
 	}
 	if (!claims_may_steer(server, peer)) {
-		tools_answer(server, peer, seq, NVSHARE_RESULT_DENIED,
-			     "not permitted: this needs root, uid %u, or membership of the group"
-			     " 'nvshare'%s",
-			     (unsigned int)geteuid(),
-			     server->group == (gid_t)-1 ? " (which this node does not have)" : "");
+		tools_deny(server, peer, seq);
 		return;
 	}
 	switch (msg->header.type) {

@@ -160,7 +160,7 @@ static int take_slot(void)
 	uint32_t n_alive = 0, i;
 	uint64_t start_time;
 
-	if (!node_proc_start_time((uint32_t)getpid(), &start_time))
+	if (!node_proc_start_time(node_proc_own(), &start_time))
 		return -ESRCH;
 	node_reap_locked();
 	for (i = 0; i < shared->n_slots; i++)
@@ -175,7 +175,7 @@ static int take_slot(void)
 	proc = &shared->proc[i];
 	memset(proc, 0, sizeof(*proc));
 	proc->start_time = start_time;
-	proc->pid = (uint32_t)getpid();
+	proc->pid = node_proc_own();
 	node_view.self = proc;
 	if (shared->n_slots < i + 1)
 		shared->n_slots = i + 1;

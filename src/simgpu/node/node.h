@@ -159,6 +159,8 @@ void node_unlock(void);
 void node_stop(void);
 
 bool node_proc_is_alive(const struct node_proc *proc);
+/* The number of this process, as the other processes of the node know it. */
+uint32_t node_proc_own(void);
 bool node_proc_start_time(uint32_t pid, uint64_t *ret);
 void node_reap_locked(void); /* drops the slots of dead processes */
 

@@ -6,20 +6,42 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* The processes of a node may be in several pid namespaces. Then this shows all of them. */
+static const char *node_proc_folder(void)
+{
+	const char *folder = getenv("NVSHARE_SIM_PROC");
+
+	return folder && *folder ? folder : "/proc";
+}
+
+uint32_t node_proc_own(void)
+{
+	char path[PATH_MAX], text[16];
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "%s/self", node_proc_folder());
+	n = readlink(path, text, sizeof(text) - 1);
+	if (n <= 0)
+		return (uint32_t)getpid();
+	text[n] = '\0';
+	return (uint32_t)strtoul(text, NULL, 10);
+}
+
 /* Field 22 of /proc/<pid>/stat. false: the process does not exist, or is a zombie. */
 bool node_proc_start_time(uint32_t pid, uint64_t *ret)
 {
-	char path[32], buf[1024], *p, *save = NULL;
+	char path[PATH_MAX], buf[1024], *p, *save = NULL;
 	ssize_t n;
 	int fd, i;
 
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	(void)snprintf(path, sizeof(path), "%s/%u/stat", node_proc_folder(), pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
