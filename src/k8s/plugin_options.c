@@ -251,7 +251,7 @@ void plugin_options_default(struct plugin_options *ret)
 		.host_root = "/",
 		.cdi_kind = "nvidia.com/gpu",
 		.n_replicas = 10,
-		.poll_ns = 30 * CLOCK_NS_PER_SEC,
+		.poll_ns = 60 * CLOCK_NS_PER_SEC,
 		.grace_ns = 30 * CLOCK_NS_PER_SEC,
 		.log_level = LOG_LEVEL_INFO,
 	};

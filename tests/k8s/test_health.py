@@ -120,6 +120,34 @@ def test_a_scheduler_of_another_version_is_named_in_the_log(node, plugins, kubel
     kubelet.wait_devices(all_healthy)
 
 
+def test_labels_of_the_node_come_and_go_with_what_is_known(node, plugins, kubelet):
+    node.start_scheduler(NVSHARE_SIM_GPUS="2", NVSHARE_SIM_MEMORY="4GiB")
+    path = node.folder / "features.d" / "nvshare"
+    path.parent.mkdir()
+    kubelet.start()
+    plugin = plugins.start(FEATURE_FILE=path, GRACE_SEC=0, POLL_SEC=0.1)
+    until("the file", path.exists)
+
+    def labels():
+        lines = path.read_text().splitlines()
+        assert lines[0].startswith("# +expiry-time=2")
+        return dict(line.split("=") for line in lines[1:])
+
+    assert labels()["nvshare.com/gpu.count"] == "2"
+    assert labels()["nvshare.com/gpu.memory-free-gib-max"] == "3"  # less the reserve
+    tool = wire.Wire(node.sock_dir / "scheduler.sock")
+    gpu = tool.status()[1][1][0]
+    client = wire.Wire(node.sock_dir / "scheduler.sock")
+    client.send("REGISTER", gpu, 0, 0, *wire.mem(), 0, 1, *wire.CLAIM, b"one", b"")
+    until("the client counts", lambda: labels()["nvshare.com/gpu.clients"] == "1")
+    node.kill_scheduler()
+    until("the labels are gone", lambda: not path.exists())
+    node.start_scheduler()
+    until("they are back", path.exists)
+    plugins.end(plugin)
+    assert list(path.parent.iterdir()) == []
+
+
 def test_a_plugin_without_news_sleeps(node, plugins, kubelet):
     node.start_scheduler()
     kubelet.start()
