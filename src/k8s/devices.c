@@ -22,7 +22,7 @@ static uint32_t devices_find_gpu(const struct devices *devices, const char *uuid
 
 bool devices_update(struct devices *devices, const struct gpu_loads *loads)
 {
-	bool was_healthy[GPU_LOAD_MAX], has_changed = !devices->is_known || devices->is_lost;
+	bool was_healthy[GPU_LOAD_MAX], has_changed = !devices->is_known;
 	uint32_t n_before = devices->n;
 
 	for (uint32_t i = 0; i < n_before; i++) {

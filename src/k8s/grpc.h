@@ -114,7 +114,7 @@ void grpc_goodbye(struct grpc *grpc);
 /* The answer of a server's call, in state GRPC_ASKED. */
 void grpc_reply(struct grpc_call *call, const void *message, size_t len);
 
-/* The same as an error, or the end of a stream. */
+/* The same as an error, or the end of a stream. The text is fit for a log. */
 __attribute__((format(printf, 3, 4))) void grpc_fail(struct grpc_call *call, enum grpc_code code,
 						     const char *format, ...);
 

@@ -4,8 +4,6 @@
 
 #include "k8s/grpc_private.h"
 
-#include "util/text.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,7 +116,6 @@ void grpc_fail(struct grpc_call *call, enum grpc_code code, const char *format, 
 	va_start(args, format);
 	(void)vsnprintf(call->text, sizeof(call->text), format, args);
 	va_end(args);
-	text_sanitize(call->text);
 	call->code = code;
 	if (!is_stream) {
 		call_answer_short(call, "200");
