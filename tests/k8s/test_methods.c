@@ -357,6 +357,7 @@ static void labels_are_written_as_a_whole(void **state)
 				  "nvshare.com/gpu.memory-gib=80\n"
 				  "nvshare.com/gpu.memory-free-gib=66\n"
 				  "nvshare.com/gpu.memory-free-gib-max=66\n");
+	(void)umask(0077); /* as the plugin has it */
 	assert_non_null(mkdtemp(folder));
 	(void)snprintf(path, sizeof(path), "%s/nvshare", folder);
 	assert_int_equal(feature_file_write(path, "old"), 0);
@@ -369,6 +370,9 @@ static void labels_are_written_as_a_whole(void **state)
 	(void)fclose(file);
 	assert_string_equal(read, text);
 	feature_file_remove(path);
+	assert_int_equal(mkdir(path, 0755), 0); /* it cannot be replaced */
+	assert_int_equal(feature_file_write(path, text), -EISDIR);
+	assert_int_equal(rmdir(path), 0);
 	assert_int_equal(rmdir(folder), 0); /* no temporary file is left */
 	assert_int_equal(feature_file_write(path, text), -ENOENT);
 }
