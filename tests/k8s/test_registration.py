@@ -52,6 +52,19 @@ def test_each_restart_of_the_kubelet_leads_to_one_registration(node, plugins, ku
     assert plugin.is_alive()
 
 
+def test_a_kubelet_that_takes_the_place_of_another_is_found_at_once(node, plugins, kubelet):
+    node.start_scheduler()
+    kubelet.start()
+    plugin = plugins.start()
+    kubelet.wait_devices(all_healthy)
+    other = Kubelet(plugins.folder).start("next.sock")
+    (plugins.folder / "next.sock").rename(plugins.folder / "kubelet.sock")
+    other.wait_devices(all_healthy)
+    assert len(kubelet.registrations) == len(other.registrations) == 1
+    assert "nobody watches" not in plugin.output()
+    other.stop()
+
+
 def test_a_socket_that_is_deleted_is_bound_again_and_registered_again(node, plugins, kubelet):
     node.start_scheduler()
     kubelet.start()
