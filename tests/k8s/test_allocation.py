@@ -166,12 +166,13 @@ def test_without_a_scheduler_the_devices_in_use_decide(node, plugins, kubelet, r
     assert kubelet.prefer(devices_of(one, 1, 2, 3) + devices_of(two, 2, 3), 1) == [f"{one}-1"]
 
 
-def test_a_scheduler_that_stands_still_delays_the_answer_only_for_a_moment(node, kubelet, ready):
+def test_a_scheduler_that_stands_still_delays_the_answer_only_for_a_moment(node, plugins, kubelet, ready):
     import signal
 
     one, two = ready(GRACE_SEC=3600)
     node.scheduler.process.send_signal(signal.SIGSTOP)
     assert kubelet.prefer(devices_of(one, 2, 3) + devices_of(two, 1, 2, 3), 1) == [f"{two}-1"]
+    assert "scheduler-lost" not in plugins.running[-1].output(), "it was waited for"
     node.scheduler.process.send_signal(signal.SIGCONT)
 
 
