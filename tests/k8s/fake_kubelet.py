@@ -8,6 +8,7 @@ calls the plugin within Register, and answers then.
 
 import concurrent.futures
 import pathlib
+import shutil
 import subprocess
 import threading
 
@@ -19,10 +20,11 @@ PATIENCE = 900  # seconds; only a failure takes so long
 
 def make_stubs(folder):
     """Python modules of kubelet.proto, in folder, which is on sys.path."""
-    plugin = subprocess.run(["sh", "-c", "command -v grpc_python_plugin"], stdout=subprocess.PIPE, text=True, check=True)
+    plugin = shutil.which("grpc_python_plugin")
+    assert plugin, "protobuf-compiler-grpc is missing (scripts/setup test)"
     subprocess.run(
         ["protoc", f"--proto_path={HERE}", f"--python_out={folder}", f"--grpc_out={folder}",
-         f"--plugin=protoc-gen-grpc={plugin.stdout.strip()}", "kubelet.proto"],
+         f"--plugin=protoc-gen-grpc={plugin}", "kubelet.proto"],
         check=True,
     )
 
@@ -54,7 +56,8 @@ class Kubelet:
             if not path.is_dir():
                 path.unlink()
         self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=8))
-        servicer = type("Servicer", (self.rpc.RegistrationServicer,), {"Register": lambda _, *args: self.register(*args)})
+        register = {"Register": lambda _, *args: self.register(*args)}
+        servicer = type("Servicer", (self.rpc.RegistrationServicer,), register)
         self.rpc.add_RegistrationServicer_to_server(servicer(), self.server)
         self.server.add_insecure_port(f"unix:{self.folder}/{name}")
         self.server.start()

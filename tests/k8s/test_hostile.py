@@ -242,7 +242,8 @@ def test_any_bytes_are_survived(plugin):
         raw = Raw(plugin.path)
         for _ in range(chance.randrange(1, 20)):
             payload = chance.choice([b"", request_headers(), message(), chance.randbytes(chance.randrange(60))])
-            raw.send(frame(chance.randrange(12), chance.randrange(256), chance.choice([0, 1, 1, 3, 2**31 - 1]), payload))
+            stream = chance.choice([0, 1, 1, 3, 2**31 - 1])
+            raw.send(frame(chance.randrange(12), chance.randrange(256), stream, payload))
         raw.close()
 
 
