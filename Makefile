@@ -60,6 +60,7 @@ checked_obj := $(patsubst $(B)/%,$(B)/checked/%,$(hook_obj))
 daemon_obj := $(call obj,$(call src,daemon) $(call src,daemon/*))
 cli_obj    := $(call obj,$(call src,cli))
 sim_obj    := $(call obj,$(call src,sim))
+k8s_obj    := $(call obj,$(call src,k8s)) $(B)/src/k8s/deviceplugin.pb-c.o
 simcuda_obj := $(call obj,$(call src,simgpu/node) $(call src,simgpu/cuda))
 simnvml_obj := $(call obj,$(call src,simgpu/node) $(call src,simgpu/nvml))
 
@@ -67,7 +68,7 @@ YAML_LIBS = $(shell $(PKG_CONFIG) --libs yaml-0.1)
 libs := $(B)/libipc.a $(B)/libcore.a $(B)/libutil.a
 
 .PHONY: all
-all: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl simgpu man ## build everything
+all: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl device-plugin simgpu man ## build everything
 
 .PHONY: simgpu
 simgpu: $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1 ## the simulated GPU
@@ -135,6 +136,25 @@ CLI_LIBS = $(shell $(PKG_CONFIG) --libs ncursesw)
 $(B)/nvsharectl: $(cli_obj) $(libs)
 	$(LINK) -o $@ $(cli_obj) $(libs) $(CLI_LIBS) -ldl
 
+# A build without gRPC's parts only lacks the plugin.
+K8S_PACKAGES = libnghttp2 libprotobuf-c
+has_k8s := $(shell $(PKG_CONFIG) --exists $(K8S_PACKAGES) && command -v protoc-c)
+.PHONY: device-plugin
+device-plugin: $(if $(has_k8s),$(B)/nvshare-device-plugin) ## the device plugin of Kubernetes
+	@$(if $(has_k8s),:,echo "no device plugin: libnghttp2, libprotobuf-c or protoc-c is missing (scripts/setup installs them)")
+
+K8S_LIBS = $(shell $(PKG_CONFIG) --libs $(K8S_PACKAGES))
+$(B)/nvshare-device-plugin: $(k8s_obj) $(libs)
+	$(LINK) -o $@ $(k8s_obj) $(libs) $(K8S_LIBS)
+
+$(B)/src/k8s/deviceplugin.pb-c.c $(B)/src/k8s/deviceplugin.pb-c.h &: src/k8s/deviceplugin.proto
+	@mkdir -p $(@D)
+	protoc-c --proto_path=src --c_out=$(B)/src $<
+$(B)/src/k8s/deviceplugin.pb-c.o: $(B)/src/k8s/deviceplugin.pb-c.c
+	$(COMPILE) -c -o $@ $<
+$(k8s_obj): override CPPFLAGS += -isystem $(B)/src
+$(B)/src/k8s/allocate.o $(B)/src/k8s/methods.o: | $(B)/src/k8s/deviceplugin.pb-c.h
+
 .PHONY: nvshare-sim
 nvshare-sim: $(B)/nvshare-sim ## predicts latency beside other programs, without a GPU
 $(B)/nvshare-sim: $(sim_obj) $(B)/libcore.a $(B)/libutil.a
@@ -191,6 +211,7 @@ unit_tests_hook   := $(call tests_of,hook)
 unit_tests_daemon := $(call tests_of,daemon) $(call tests_of,cli)
 unit_tests_simgpu := $(call tests_of,simgpu)
 unit_tests_sim    := $(call one_thread,sim)
+unit_tests_k8s    := $(if $(has_k8s),$(call one_thread,k8s))
 
 # What several tests share: the files of their folders that are no programs.
 helpers_of = $(call obj,$(filter-out tests/$(1)/test_%,$(sort $(wildcard tests/$(1)/*.c))))
@@ -229,6 +250,12 @@ $(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libprogra
 
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 
+$(B)/libk8s.a: $(filter-out %/main.o,$(k8s_obj))
+$(unit_tests_k8s:=.o): override CPPFLAGS += -isystem $(B)/src
+$(unit_tests_k8s:=.o): | $(B)/src/k8s/deviceplugin.pb-c.h
+$(unit_tests_k8s): $(B)/tests/%: $(B)/tests/%.o $(B)/libk8s.a $(libs)
+	$(LINK) -o $@ $^ $(CMOCKA_LIBS) $(K8S_LIBS)
+
 $(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libcore.a $(B)/libutil.a
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -lm
 
@@ -253,10 +280,10 @@ $(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))
 apps: $(apps)
 
 
-ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
+ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_k8s) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
-check: check-unit check-sim check-house check-preload check-e2e check-api check-service check-kubernetes ## all tests that a change needs
+check: check-unit check-sim check-house check-preload check-e2e check-api check-service check-kubernetes check-k8s ## all tests that a change needs
 
 # Unit tests wait more than they compute, but not under a sanitizer.
 UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
@@ -310,7 +337,7 @@ exhaustive-jobs: $(B)/tests/sim/exhaustive_jobs ## the same of four jobs
 	$< $(DEPTH)
 
 # Fuzzers: libFuzzer, with clang. Every check replays their corpus, with any compiler.
-fuzzers := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+fuzzers := $(filter-out $(if $(has_k8s),,grpc methods),$(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c))))
 replays := $(fuzzers:%=$(B)/tests/fuzz/replay_%)
 $(replays): $(B)/tests/fuzz/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(libs)
 	$(LINK) -o $@ $(filter %.o,$^) $(libs) $(fuzz_libs)
@@ -321,8 +348,19 @@ $(B)/tests/fuzz/fuzz_config: src/daemon/settings/config_file.c
 $(B)/tests/fuzz/replay_config $(B)/tests/fuzz/fuzz_config: fuzz_libs = $(YAML_LIBS)
 $(B)/tests/fuzz/replay_journal: $(B)/src/daemon/jobs/job_record.o
 $(B)/tests/fuzz/fuzz_journal: src/daemon/jobs/job_record.c
+k8s_replays := $(addprefix $(B)/tests/fuzz/replay_,grpc methods)
+k8s_fuzzers := $(addprefix $(B)/tests/fuzz/fuzz_,grpc methods)
+$(k8s_replays): $(B)/libk8s.a
+$(k8s_replays): fuzz_libs = $(B)/libk8s.a $(libs) $(K8S_LIBS)
+$(k8s_fuzzers): fuzz_libs = $(K8S_LIBS)
+$(k8s_fuzzers): private override NVS_CPPFLAGS += -isystem $(B)/src
+$(k8s_fuzzers): $(filter-out %/main.c,$(call src,k8s)) $(B)/src/k8s/deviceplugin.pb-c.c
+$(k8s_fuzzers:=.o): override CPPFLAGS += -isystem $(B)/src
+$(k8s_fuzzers:=.o): | $(B)/src/k8s/deviceplugin.pb-c.h
 
-$(fuzzers:%=$(B)/tests/fuzz/fuzz_%): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard src/core/*.c src/core/*/*.c src/ipc/*.c src/util/*.c)
+core_fuzzers := $(filter-out $(k8s_fuzzers),$(fuzzers:%=$(B)/tests/fuzz/fuzz_%))
+$(core_fuzzers): $(call src,core) $(call src,core/*)
+$(core_fuzzers) $(k8s_fuzzers): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(call src,ipc) $(call src,util)
 	@mkdir -p $(@D)
 	$(CC) $(NVS_CPPFLAGS) -std=gnu11 -g -O1 -pthread -fsanitize=fuzzer,address,undefined -o $@ $^ $(fuzz_libs)
 
@@ -369,7 +407,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-containers check-operator check-e2e-slow check-prometheus
+.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-k8s check-containers check-operator check-e2e-slow check-prometheus
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -384,6 +422,11 @@ check-kubernetes: all images ## the manifests by real schemas, the images' input
 	$(PYTEST) tests/kubernetes
 check-containers: all apps images ## two pods of containerd and runc on one GPU (needs root)
 	$(PYTEST) tests/containers
+# Hostile peers meet the plugin that sanitizers watch.
+CHECKED_PLUGIN = $(BUILD)/address-undefined/nvshare-device-plugin
+check-k8s: all $(B)/tests/apps/oversub ## the device plugin and a fake kubelet
+	$(MAKE) SAN=address,undefined $(CHECKED_PLUGIN)
+	NVSHARE_CHECKED_PLUGIN=$(abspath $(CHECKED_PLUGIN)) $(PYTEST) $(XDIST) tests/k8s
 check-operator: all apps ## a new user's way through the documents, from the sources (needs root)
 	$(PYTEST) -m 'not slow' tests/operator
 check-e2e-slow: all apps
@@ -428,7 +471,7 @@ check-house: check-includes check-core check-exports check-abi check-simgpu-expo
 check-includes:
 	scripts/check-includes
 # All of the code's tables, as the manual has them; of the programs it takes what it needs.
-$(B)/src/man/settings_rows: $(B)/src/man/settings_rows.o $(B)/libhook.a $(B)/libprograms.a $(libs)
+$(B)/src/man/settings_rows: $(B)/src/man/settings_rows.o $(B)/src/k8s/plugin_options.o $(B)/libhook.a $(B)/libprograms.a $(libs)
 	$(LINK) -o $@ $^ $(DAEMON_LIBS)
 check-settings: $(B)/src/man/settings_rows ## the manual pages have the settings, defaults and limits of the code
 	scripts/check-settings $<
@@ -476,6 +519,7 @@ library := libnvshare.so.$(VERSION)
 install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, UNITDIR
 	$(INSTALL) -D -m 755 $(B)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvshare-scheduler
 	$(INSTALL) -D -m 755 $(B)/nvsharectl $(DESTDIR)$(BINDIR)/nvsharectl
+	$(if $(has_k8s),$(INSTALL) -D -m 755 $(B)/nvshare-device-plugin $(DESTDIR)$(BINDIR)/nvshare-device-plugin)
 	$(INSTALL) -D -m 755 $(B)/libnvshare.so $(DESTDIR)$(LIBDIR)/$(library).new
 	mv -f $(DESTDIR)$(LIBDIR)/$(library).new $(DESTDIR)$(LIBDIR)/$(library)
 	ln -sf $(library) $(DESTDIR)$(LIBDIR)/libnvshare.so.new
@@ -502,7 +546,7 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 	$(INSTALL) -D -m 644 src/service/nvshare.tmpfiles $(DESTDIR)$(TMPFILESDIR)/nvshare.conf
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl \
+	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl $(DESTDIR)$(BINDIR)/nvshare-device-plugin \
 	    $(DESTDIR)$(LIBDIR)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so.* $(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc \
 	    $(DESTDIR)$(UNITDIR)/nvshare-scheduler.service $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket \
 	    $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf $(DESTDIR)$(TMPFILESDIR)/nvshare.conf \

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * settings_rows scheduler|library: the rows of the manual's tables of settings, as the code's
- * tables have them: name, default, what is allowed, help. settings_rows aliases: other names.
- * settings_rows metrics: the rows of the table of metrics: name, type, labels, help.
- * For scripts/check-settings.
+ * settings_rows scheduler|library|plugin: the rows of the manual's tables of settings, as the
+ * code's tables have them: name, default, what is allowed, help. settings_rows aliases: other
+ * names. settings_rows metrics: the rows of the table of metrics: name, type, labels, help. For
+ * scripts/check-settings.
  */
 
 #include "daemon/http/metrics.h"
 #include "daemon/settings/settings.h"
 #include "hook/base/hook_options.h"
+#include "k8s/plugin_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,21 +61,26 @@ int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
 	struct settings settings;
+	struct plugin_options plugin;
 	struct hook_options options;
 
+	plugin_options_default(&plugin);
 	settings_default(&settings);
 	hook_options_default(&options);
 	if (!strcmp(what, "scheduler")) {
 		print_rows(settings_table, settings_table_len, &settings);
 	} else if (!strcmp(what, "library")) {
 		print_rows(hook_options_table, hook_options_table_len, &options);
+	} else if (!strcmp(what, "plugin")) {
+		print_rows(plugin_options_table, plugin_options_table_len, &plugin);
 	} else if (!strcmp(what, "aliases")) {
 		print_aliases(settings_table, settings_table_len);
 		print_aliases(hook_options_table, hook_options_table_len);
 	} else if (!strcmp(what, "metrics")) {
 		print_metrics();
 	} else {
-		(void)fprintf(stderr, "usage: settings_rows scheduler|library|aliases|metrics\n");
+		(void)fprintf(stderr,
+			      "usage: settings_rows scheduler|library|plugin|aliases|metrics\n");
 		return EXIT_FAILURE;
 	}
 	return EXIT_SUCCESS;
