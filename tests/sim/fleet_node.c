@@ -10,7 +10,8 @@
 #define NODE_HOST   (UINT64_C(2048) * FLEET_GIB)
 
 void fleet_node_init(struct fleet_node *node, enum fleet_way way, uint32_t replicas,
-		     const struct fleet_trace *trace, struct fleet_stats *stats)
+		     const struct sched_config *config, const struct fleet_trace *trace,
+		     struct fleet_stats *stats)
 {
 	uint32_t n = FLEET_NODE_GPUS * replicas;
 
@@ -25,7 +26,7 @@ void fleet_node_init(struct fleet_node *node, enum fleet_way way, uint32_t repli
 		node->due_ns[i] = FLEET_NEVER;
 	fleet_place_init(node);
 	if (way == FLEET_NVSHARE)
-		fleet_turns_init(node);
+		fleet_turns_init(node, config);
 }
 
 void fleet_node_free(struct fleet_node *node)

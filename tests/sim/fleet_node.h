@@ -101,8 +101,10 @@ struct fleet_node {
 	struct fleet_ended ended[FLEET_SLOTS]; /* since the caller last set n_ended to 0 */
 };
 
+/* config: of the scheduler of FLEET_NVSHARE. */
 void fleet_node_init(struct fleet_node *node, enum fleet_way way, uint32_t replicas,
-		     const struct fleet_trace *trace, struct fleet_stats *stats);
+		     const struct sched_config *config, const struct fleet_trace *trace,
+		     struct fleet_stats *stats);
 void fleet_node_free(struct fleet_node *node);
 
 /* The GPU for the job, or -1 if the node has none. */
@@ -154,7 +156,7 @@ void fleet_share_count(struct fleet_node *node, uint32_t gpu, uint64_t now_ns);
 void fleet_share_compute(struct fleet_node *node, uint32_t gpu, uint64_t now_ns);
 
 /* fleet_turns.c: the program of FLEET_NVSHARE. */
-void fleet_turns_init(struct fleet_node *node);
+void fleet_turns_init(struct fleet_node *node, const struct sched_config *config);
 void fleet_turns_join(struct fleet_node *node, struct fleet_program *program, uint64_t now_ns);
 void fleet_turns_leave(struct fleet_node *node, struct fleet_program *program, uint64_t now_ns);
 void fleet_turns_want(struct fleet_node *node, struct fleet_program *program, uint64_t now_ns);

@@ -240,13 +240,13 @@ static void run_begin(struct fleet *fleet)
 		fleet->due[i] = FLEET_NEVER;
 	for (uint32_t i = 0; i < n; i++) {
 		fleet_node_init(&fleet->nodes[i], fleet->setup->way, fleet->setup->replicas,
-				fleet->trace, fleet->stats);
+				&fleet->setup->config, fleet->trace, fleet->stats);
 		fleet->n_free[i] = FLEET_NODE_GPUS * fleet->setup->replicas;
 		due_set(fleet, i, fleet_node_next(&fleet->nodes[i]));
 	}
 }
 
-/* What has not ended is counted, too. */
+/* Jobs that have not ended are counted, too. */
 static void run_finish(struct fleet *fleet)
 {
 	struct fleet_stats *stats = fleet->stats;

@@ -17,7 +17,8 @@ struct fleet_setup {
 	enum fleet_way way;
 	uint32_t n_nodes, replicas;
 	uint64_t length_ns;
-	bool is_checked; /* fleet_node_check() after each step of a node */
+	struct sched_config config; /* of each node's scheduler, under FLEET_NVSHARE */
+	bool is_checked;            /* fleet_node_check() after each step of a node */
 };
 
 /* Aborts without memory. The caller ends stats by fleet_stats_free(). */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who computes how fast, of the programs that have work on one GPU. A program that is alone
- * computes for a part of the time, its demand. Programs beside each other divide the GPU by
+ * How fast the programs compute that have work on one GPU. A program that is alone computes for a
+ * part of the time, its demand. Programs beside each other divide the GPU by
  * max-min fairness with weights: nobody gets more than its demand, and what one leaves the others
  * have.
  */

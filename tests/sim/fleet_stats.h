@@ -2,7 +2,7 @@
 #ifndef NVS_TESTS_SIM_FLEET_STATS_H
 #define NVS_TESTS_SIM_FLEET_STATS_H
 
-/* What a run of a fleet measures. */
+/* The figures of a fleet's run. */
 
 #include "fleet_trace.h"
 

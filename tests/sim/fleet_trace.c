@@ -106,7 +106,7 @@ static double mean_length(enum fleet_kind kind)
 	return sum / 100000;
 }
 
-/* What is left of a job that one meets at a random time: long jobs are met more often. */
+/* The rest of a job that one meets at a random time. Long jobs are met more often. */
 static double draw_rest(uint64_t *rng, enum fleet_kind kind)
 {
 	double most = kind == FLEET_NOTEBOOK ? SESSION_MAX_S : TRAIN_MAX_S, length;

@@ -438,12 +438,9 @@ void fleet_turns_rest(struct fleet_node *node, struct fleet_program *p, uint64_t
 	turns_deliver(node, now_ns);
 }
 
-void fleet_turns_init(struct fleet_node *node)
+void fleet_turns_init(struct fleet_node *node, const struct sched_config *config)
 {
-	struct sched_config config;
-
-	sched_config_default(&config);
-	sched_init(&node->sched, node->clients, FLEET_NODE_GPUS * node->replicas, &config);
+	sched_init(&node->sched, node->clients, FLEET_NODE_GPUS * node->replicas, config);
 	for (uint32_t gpu = 0; gpu < FLEET_NODE_GPUS; gpu++)
 		turns_step(node,
 			   &(struct sched_event){.type = SCHED_EVENT_GPU,

@@ -16,7 +16,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.ticker import FuncFormatter  # noqa: E402
 
 WAYS = {
     "whole": ("whole GPUs", "#888888", "-"),
@@ -27,7 +26,9 @@ WAYS = {
 KINDS = ("notebook", "training", "inference")
 LOADS = (1, 1.25, 1.5, 2, 2.5, 3)
 PARTS = ((0.2, 0.55), (0.4, 0.35), (0.6, 0.15), (0.75, 0))
-REPLICAS = (2, 3, 4, 6, 8)
+REPLICAS = (2, 4, 8)
+TURNS = (10, 30, 60)
+SEEDS = (1, 2, 3)
 MAIN_LOAD = 2
 
 
@@ -106,8 +107,8 @@ def main_tables(run):
         for way in WAYS:
             rows.append([WAYS[way][0]] + [c for k in kinds for c in durations(run.kind[way, k], name)])
         lines += table(rows)
-    lines += ["", "Trainings that ended: run time over the time alone, of all in sum; quantiles; with the wait in the queue"]
-    rows = [["", "in sum", "p50", "p95", "p99", "with wait: p50", "p95", "p99"]]
+    lines += ["", "Trainings that ended: run time over the time alone, of all in sum, and its quantiles; stretch is the same with the wait"]
+    rows = [["", "in sum", "p50", "p95", "p99", "stretch p50", "p95", "p99"]]
     for way in WAYS:
         w, k = run.way[way], run.kind[way, "training"]
         rows.append([WAYS[way][0]] + [f"{float(w[f'slowdown_{q}']):.2f}" for q in ("all", "p50", "p95", "p99")]
@@ -126,9 +127,9 @@ def main_tables(run):
 def compare(title, label, runs):
     """A row for each way of each run: (its value, the run)."""
     rows = [[label, "", "use of GPUs", "notebooks: wait p50", "p95", "first turn p95", "delay p95",
-             "trainings, wait and run over alone: p50", "p95", "given up", "GiB a GPU and day"]]
+             "trainings: stretch p50", "p95", "given up", "GiB a GPU and day"]]
     for value, run in runs:
-        for way in WAYS:
+        for way in run.way:
             notebook, training = run.kind[way, "notebook"], run.kind[way, "training"]
             rows.append([value, WAYS[way][0], percent(run.way[way]["use"]),
                          duration(notebook["wait_p50"]), duration(notebook["wait_p95"]),
@@ -143,47 +144,47 @@ def compare(title, label, runs):
 # ---- picture ------------------------------------------------------------------------------
 
 
-def human(seconds, _=None):
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:g} {unit}"
-    return f"{seconds:g} s"
+TIMES = ((0.1, "0.1 s"), (1, "1 s"), (10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"),
+         (36000, "10 h"))
 
 
-def part_above(axes, run, kind, what, least):
+def part_above(axes, run, kind, what, ticks):
     """The part of the samples that is above each value."""
+    least, most = ticks[0][0], ticks[-1][0]
     for way, (label, color, style) in WAYS.items():
         values = [max(v, least) for v in run.curve[way, kind, what]]
         n = len(values) - 1
         axes.plot(values, [100 * (1 - i / n) for i in range(n + 1)], style, color=color, label=label)
     axes.set_xscale("log")
-    axes.set_xlim(least)
+    axes.set_xlim(least, 2.5 * most)
     axes.set_ylim(0, 100)
+    axes.set_xticks([v for v, _ in ticks], [text for _, text in ticks])
+    axes.minorticks_off()
     axes.grid(alpha=0.3)
 
 
 def plot(run, loads, path):
     figure, ((use, wait, cells), (stretch, by_load, moved)) = plt.subplots(2, 3, figsize=(15, 8.4))
+    lost = sum(int(run.kind["slices", kind]["given_up"]) for kind in KINDS) / run.jobs
     for way, (label, color, style) in WAYS.items():
         series = run.series[way]
         use.plot([24 * (i + 0.5) / len(series) for i in range(len(series))],
-                 [100 * v for v in series], style, color=color, label=label)
+                 [100 * v for v in series], style, color=color,
+                 label=label if way != "slices" else f"{label}, {lost:.0%} of the jobs given up")
         by_load.plot([v for v, _ in loads], [100 * float(r.way[way]["use"]) for _, r in loads], style,
                      color=color, marker="o", markersize=4, label=label)
     use.set(title="GPU time in which programs compute", xlabel="hour of the day", ylabel="% of all GPU time",
             xlim=(0, 24), ylim=(0, 70))
     use.legend(loc="upper left", fontsize=8)
-    part_above(wait, run, "notebook", "wait", 1)
+    part_above(wait, run, "notebook", "wait", TIMES[1:])
     wait.set(title="notebooks: wait in the fleet's queue", xlabel="longer than", ylabel="% of sessions")
-    part_above(cells, run, "notebook", "delay", 0.1)
-    cells.set(title="notebooks: a cell takes longer than alone, by", xlabel="more than", ylabel="% of cells")
-    for axes in (wait, cells):
-        axes.xaxis.set_major_formatter(FuncFormatter(human))
-    part_above(stretch, run, "training", "stretch", 1)
-    stretch.set(title="trainings that ended: wait and run, over the time alone", xlabel="longer than, times",
+    wait.text(1.5, 4, "time slicing and nvshare: hardly any session waits", color="#444444", fontsize=8)
+    part_above(cells, run, "notebook", "delay", TIMES[:-1])
+    cells.set(title="notebooks: delay of a cell", xlabel="longer than alone by more than", ylabel="% of cells")
+    part_above(stretch, run, "training", "stretch", [(10**i, f"{10**i:,}") for i in range(6)])
+    stretch.set(title="trainings that ended: stretch", xlabel="wait and run over the time alone, more than",
                 ylabel="% of trainings")
-    stretch.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-    by_load.set(title="the same use, by load", xlabel="programs for each GPU, if none waits",
+    by_load.set(title="GPU time in which programs compute, by load", xlabel="programs for each GPU, if none waits",
                 ylabel="% of all GPU time", ylim=(0, 70))
     moved.plot([v for v, _ in loads],
                [float(r.way["nvshare"]["moved_gib_a_gpu_day"]) / 1024 for _, r in loads], "-o",
@@ -206,8 +207,10 @@ def main():
     loads = [(v, Run(program, *few, "--load", str(v))) for v in LOADS]
     parts = [(f"{n:g}, {t:g}", Run(program, *few, "--load", str(MAIN_LOAD), "--notebooks", str(n),
                                    "--training", str(t))) for n, t in PARTS]
-    replicas = [(str(v), Run(program, *few, "--load", str(MAIN_LOAD), "--replicas", str(v)))
-                for v in REPLICAS]
+    load = [*few, "--load", str(MAIN_LOAD)]
+    replicas = [(str(v), Run(program, *load, "--replicas", str(v))) for v in REPLICAS]
+    turns = [(f"{v} s", Run(program, *load, "--way", "nvshare", "--turn", str(v))) for v in TURNS]
+    seeds = [(str(v), Run(program, *load, "--seed", str(v))) for v in SEEDS]
     lines = [
         "date: " + datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ"),
         "command: " + " ".join(run.command) + f"   ({run.jobs} jobs)",
@@ -220,6 +223,8 @@ def main():
     lines += compare(f"By load; {few[1]} nodes", "programs for each GPU", [(f"{v:g}", r) for v, r in loads])
     lines += compare(f"By mix; {few[1]} nodes, load {MAIN_LOAD}", "notebooks, trainings", parts)
     lines += compare(f"By places on a GPU; {few[1]} nodes, load {MAIN_LOAD}", "places", replicas)
+    lines += compare(f"By shortest turn (NVSHARE_SWITCH_TIME_MIN); {few[1]} nodes, load {MAIN_LOAD}", "turn", turns)
+    lines += compare(f"By seed; {few[1]} nodes, load {MAIN_LOAD}", "seed", seeds)
     (folder / "fleet.txt").write_text("\n".join(lines) + "\n")
     plot(run, loads, folder / "fleet.png")
 

@@ -9,7 +9,6 @@
 #include "fleet_run.h"
 
 #include <assert.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -112,7 +111,7 @@ static uint64_t count_jobs(const struct fleet_trace *trace, enum fleet_kind kind
 	return n;
 }
 
-/* What holds after each run: no job and no time is lost. */
+/* No job and no GPU time is lost in a run. */
 static void check_way(const struct options *options, const struct fleet_trace *trace,
 		      enum fleet_way way, struct fleet_stats *stats)
 {
@@ -160,90 +159,107 @@ static void check_ways(const double use[FLEET_WAYS])
 
 /* ---- the program ---------------------------------------------------------------------------- */
 
-static int usage(void)
+enum number { NODES, HOURS, RUN_SEED, LOAD, NOTEBOOKS, TRAINING, REPLICAS, TURN, NUMBERS };
+
+static struct {
+	const char *name;
+	double value, least, most;
+} numbers[NUMBERS] = {
+	[NODES] = {"--nodes", 1000, 1, 10000},
+	[HOURS] = {"--hours", 24, 0.1, 240},
+	[RUN_SEED] = {"--seed", 1, 0, 1e9},
+	[LOAD] = {"--load", 2, 0.1, FLEET_REPLICAS_MAX},
+	[NOTEBOOKS] = {"--notebooks", 0.4, 0, 1},
+	[TRAINING] = {"--training", 0.35, 0, 1},
+	[REPLICAS] = {"--replicas", 4, 1, FLEET_REPLICAS_MAX},
+	[TURN] = {"--turn", 10, 1, 300}, /* NVSHARE_SWITCH_TIME_MIN, s */
+};
+
+static bool parse_number(const char *name, const char *text)
 {
-	(void)fprintf(stderr,
-		      "usage: sim_fleet [--nodes N] [--hours H] [--seed N] [--load L]\n"
-		      "                 [--notebooks PART] [--training PART] [--replicas N]\n"
-		      "                 [--way whole|slices|fitting|nvshare] [--check]\n");
-	return 2;
+	for (int i = 0; i < NUMBERS; i++) {
+		char *end;
+
+		if (strcmp(name, numbers[i].name) != 0)
+			continue;
+		numbers[i].value = strtod(text, &end);
+		if (end != text && *end == 0 && numbers[i].value >= numbers[i].least &&
+		    numbers[i].value <= numbers[i].most)
+			return true;
+		(void)fprintf(stderr, "sim_fleet: %s takes a number from %g to %g, not %s\n", name,
+			      numbers[i].least, numbers[i].most, text);
+		return false;
+	}
+	(void)fprintf(stderr, "sim_fleet: there is no option %s\n", name);
+	return false;
+}
+
+static bool parse_way(struct options *options, const char *text)
+{
+	options->way = text;
+	for (int way = 0; way < FLEET_WAYS; way++) {
+		if (strcmp(text, way_names[way]) == 0)
+			return true;
+	}
+	(void)fprintf(stderr, "sim_fleet: --way takes whole, slices, fitting or nvshare, not %s\n",
+		      text);
+	return false;
 }
 
 static bool parse(struct options *options, int argc, char **argv)
 {
-	static const struct option known[] = {
-		{"nodes", required_argument, NULL, 'n'},
-		{"hours", required_argument, NULL, 'h'},
-		{"seed", required_argument, NULL, 's'},
-		{"load", required_argument, NULL, 'l'},
-		{"notebooks", required_argument, NULL, 'b'},
-		{"training", required_argument, NULL, 't'},
-		{"replicas", required_argument, NULL, 'r'},
-		{"way", required_argument, NULL, 'w'},
-		{"check", no_argument, NULL, 'c'},
-		{0},
-	};
-	double *part = options->mix.part;
-	int c;
-
-	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		switch (c) {
-		case 'n':
-			options->setup.n_nodes = (uint32_t)strtoul(optarg, NULL, 10);
-			break;
-		case 'h':
-			options->mix.length_s = strtod(optarg, NULL) * 3600;
-			break;
-		case 's':
-			options->mix.seed = strtoull(optarg, NULL, 10);
-			break;
-		case 'l':
-			options->mix.load = strtod(optarg, NULL);
-			break;
-		case 'b':
-			part[FLEET_NOTEBOOK] = strtod(optarg, NULL);
-			break;
-		case 't':
-			part[FLEET_TRAINING] = strtod(optarg, NULL);
-			break;
-		case 'r':
-			options->setup.replicas = (uint32_t)strtoul(optarg, NULL, 10);
-			break;
-		case 'w':
-			options->way = optarg;
-			break;
-		case 'c':
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--check") == 0) {
 			options->setup.is_checked = true;
-			break;
-		default:
+			continue;
+		}
+		if (i + 1 == argc) {
+			(void)fprintf(stderr, "sim_fleet: %s: a value is missing\n", argv[i]);
 			return false;
 		}
+		if (strcmp(argv[i], "--way") == 0 ? !parse_way(options, argv[i + 1])
+						  : !parse_number(argv[i], argv[i + 1]))
+			return false;
+		i++;
 	}
+	if (numbers[NOTEBOOKS].value + numbers[TRAINING].value <= 1)
+		return true;
+	(void)fprintf(stderr, "sim_fleet: --notebooks and --training are more than 1 in sum\n");
+	return false;
+}
+
+static void set_up(struct options *options)
+{
+	double *part = options->mix.part;
+
+	part[FLEET_NOTEBOOK] = numbers[NOTEBOOKS].value;
+	part[FLEET_TRAINING] = numbers[TRAINING].value;
 	part[FLEET_INFERENCE] = 1 - part[FLEET_NOTEBOOK] - part[FLEET_TRAINING];
+	options->setup.n_nodes = (uint32_t)numbers[NODES].value;
+	options->setup.replicas = (uint32_t)numbers[REPLICAS].value;
 	options->mix.n_gpus = options->setup.n_nodes * FLEET_NODE_GPUS;
+	options->mix.seed = (uint64_t)numbers[RUN_SEED].value;
+	options->mix.load = numbers[LOAD].value;
+	options->mix.length_s = numbers[HOURS].value * 3600;
 	options->setup.length_ns = (uint64_t)(options->mix.length_s * 1e9);
-	return optind == argc && options->setup.n_nodes > 0 && options->setup.replicas > 0 &&
-	       options->setup.replicas <= FLEET_REPLICAS_MAX && options->mix.length_s > 0 &&
-	       options->mix.load > 0 && part[FLEET_INFERENCE] >= 0;
+	sched_config_default(&options->setup.config);
+	options->setup.config.switch_min_ns = (uint64_t)(numbers[TURN].value * 1e9);
 }
 
 int main(int argc, char **argv)
 {
-	struct options options = {
-		.mix = {.seed = 1, .length_s = 86400, .load = 2, .part = {0.4, 0.35, 0.25}},
-		.setup = {.n_nodes = 1000, .replicas = 4}};
+	struct options options = {0};
 	struct fleet_trace trace;
 	double use[FLEET_WAYS];
 
 	if (!parse(&options, argc, argv))
-		return usage();
+		return 2;
+	set_up(&options);
 	fleet_trace_draw(&trace, &options.mix);
-	printf("run nodes=%u gpus=%u hours=%g seed=%" PRIu64
-	       " load=%g notebooks=%g training=%g inference=%g replicas=%u jobs=%zu\n",
-	       options.setup.n_nodes, options.mix.n_gpus, options.mix.length_s / 3600,
-	       options.mix.seed, options.mix.load, options.mix.part[FLEET_NOTEBOOK],
-	       options.mix.part[FLEET_TRAINING], options.mix.part[FLEET_INFERENCE],
-	       options.setup.replicas, trace.n_jobs);
+	printf("run jobs=%zu", trace.n_jobs);
+	for (int i = 0; i < NUMBERS; i++)
+		printf(" %s=%g", numbers[i].name + 2, numbers[i].value);
+	printf("\n");
 	for (enum fleet_way way = 0; way < FLEET_WAYS; way++) {
 		struct fleet_setup setup = options.setup;
 		struct fleet_stats stats;
