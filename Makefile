@@ -212,7 +212,7 @@ $(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libprogra
 
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 
-$(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libcore.a $(B)/libutil.a
+$(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libtest.a $(B)/libcore.a $(B)/libutil.a
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -lm
 
 $(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libsimtest.a $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1

@@ -9,6 +9,7 @@
 
 #include "fleet_node.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* Of a GPU's time, what two or more programs have of it. Measured with programs that never rest:
@@ -78,6 +79,7 @@ static double share_divide(struct fleet_program **programs, uint32_t n, double l
 							       least->step.demand * p->weight))
 				least = p;
 		}
+		assert(least);
 		least->share = fmin(least->step.demand, left * least->weight / weight);
 		left -= least->share;
 		weight -= least->weight;

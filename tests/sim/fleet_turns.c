@@ -56,8 +56,9 @@ static void turns_step(struct fleet_node *node, struct sched_event *event, uint6
 	for (uint32_t i = 0; i < actions.n; i++) {
 		struct fleet_program *p = &node->programs[actions.at[i].client];
 
-		if (actions.at[i].type == SCHED_ACTION_REPORT ||
-		    actions.at[i].type == SCHED_ACTION_WAIT || !p->is_used)
+		/* A report tells of an answer that is late or failed, or of too much memory. */
+		assert(actions.at[i].type != SCHED_ACTION_REPORT);
+		if (actions.at[i].type == SCHED_ACTION_WAIT || !p->is_used)
 			continue;
 		assert(p->n_messages < FLEET_MESSAGES);
 		p->messages[p->n_messages++] = actions.at[i];
@@ -382,6 +383,8 @@ void fleet_turns_due(struct fleet_node *node, struct fleet_program *p, uint64_t 
 
 void fleet_turns_time(struct fleet_node *node, uint64_t now_ns)
 {
+	/* The end of a program may have made room for others. */
+	turns_deliver(node, now_ns);
 	while (sched_deadline(&node->sched) <= now_ns) {
 		turns_step(node, &(struct sched_event){.type = SCHED_EVENT_TIME}, now_ns);
 		turns_deliver(node, now_ns);
@@ -464,6 +467,7 @@ void fleet_turns_check(const struct fleet_node *node)
 			if (!p->is_used)
 				continue;
 			lease_assert_valid(&p->lease);
+			assert(p->n_messages == 0 || p->move != FLEET_MOVE_NONE);
 			/* Nothing computes while bytes of it are out, or without a grant. */
 			assert(!p->is_open || (p->swapped == 0 && lease_is_open(&p->lease)));
 			assert(p->resident + p->swapped + p->lack == p->bytes);

@@ -62,9 +62,6 @@ static void print_kind(const char *way, enum fleet_kind kind, struct fleet_stats
 	print_quantiles("delay", &stats->delay[kind]);
 	print_quantiles("stretch", &stats->stretch[kind]);
 	printf("\n");
-	print_curve(way, kind, "wait", &stats->wait[kind]);
-	print_curve(way, kind, "delay", &stats->delay[kind]);
-	print_curve(way, kind, "stretch", &stats->stretch[kind]);
 }
 
 static double use_of(const struct options *options, const struct fleet_stats *stats)
@@ -74,6 +71,16 @@ static double use_of(const struct options *options, const struct fleet_stats *st
 	for (int bin = 0; bin < FLEET_BINS; bin++)
 		busy_s += stats->busy_s[bin];
 	return busy_s / (options->mix.length_s * options->mix.n_gpus);
+}
+
+static void print_series(const struct options *options, const char *way,
+			 const struct fleet_stats *stats)
+{
+	printf("series way=%s", way);
+	for (int bin = 0; bin < FLEET_BINS; bin++)
+		printf(" %.4f",
+		       stats->busy_s[bin] / ((double)stats->bin_ns / 1e9) / options->mix.n_gpus);
+	printf("\n");
 }
 
 static void print_way(const struct options *options, const char *way, struct fleet_stats *stats,
@@ -90,13 +97,16 @@ static void print_way(const struct options *options, const char *way, struct fle
 	       (double)(stats->bytes_out + stats->bytes_in) / FLEET_GIB / gpu_days,
 	       stats->n_evictions, (double)stats->host_most / FLEET_GIB, stats->n_events,
 	       stats->n_steps, took_s);
-	for (enum fleet_kind kind = 0; kind < FLEET_KINDS; kind++)
+	for (enum fleet_kind kind = 0; kind < FLEET_KINDS; kind++) {
 		print_kind(way, kind, stats);
-	printf("series way=%s", way);
-	for (int bin = 0; bin < FLEET_BINS; bin++)
-		printf(" %.4f",
-		       stats->busy_s[bin] / ((double)stats->bin_ns / 1e9) / options->mix.n_gpus);
-	printf("\n");
+		if (options->setup.is_checked)
+			continue;
+		print_curve(way, kind, "wait", &stats->wait[kind]);
+		print_curve(way, kind, "delay", &stats->delay[kind]);
+		print_curve(way, kind, "stretch", &stats->stretch[kind]);
+	}
+	if (!options->setup.is_checked)
+		print_series(options, way, stats);
 	(void)fflush(stdout);
 }
 
