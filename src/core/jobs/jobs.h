@@ -14,12 +14,12 @@
  * touches a file descriptor.
  *
  * Order: priority first. Within a priority, the owner that has the fewest jobs running; then the
- * owner whose last start is longest ago; within an owner the id, which rises by submission. An
- * owner's oldest job that has waited for age_ns goes before all of that, once in age_ns.
+ * owner whose last start or end is longest ago; within an owner the id, which rises by submission.
+ * An owner's oldest job that has waited for age_ns goes before all of that, once in age_ns.
  *
  * Start: a job starts when its need fits on a GPU beside the margin. A job that is not is_whole
  * also starts where it would take turns, as far as the GPU's sharing degree allows (place.h).
- * A job that cannot start lets others pass for pass_ns after its submission. Then it claims a
+ * A job that cannot start lets others pass for pass_ns after its submission. Then it books a
  * GPU: nobody behind it starts there before it has.
  *
  * Reservation: a started job counts with its need for reserve_ns. When its programs have
@@ -27,9 +27,9 @@
  * counts in any case, so the larger of the two is charged. The reservation ends early when the
  * footprint has reached the need.
  *
- * Cost: with n jobs an event takes O(log n), plus the search for a start. That looks at no more
- * than JOBS_LOOK_MAX jobs that cannot start for each GPU and kind, and at none where no GPU has a
- * place.
+ * Cost: with n jobs an event takes O(log n), plus the search for a start. That looks at no job
+ * where no GPU has a place. Else it looks, for each GPU and kind, at no more than JOBS_LOOK_MAX
+ * jobs that cannot start and at as many old ones.
  *
  * Ownership: the caller owns struct jobs and the array of jobs that it names.
  * Threading: none; one caller at a time.
@@ -51,8 +51,7 @@
 struct jobs_config {
 	struct place_config place;
 	bool fair_users;       /* owners share as told above; false: all jobs are one owner's; true
-				* by default. It holds for jobs that are submitted or retried from
-				* then on */
+				* by default. It holds for jobs that are submitted from then on */
 	uint64_t reserve_ns;   /* default 60 s; 1 s to 3600 s */
 	uint64_t pass_ns;      /* default 600 s; to 86400 s */
 	uint64_t age_ns;       /* default 3600 s; 1 s to 30 days */
@@ -99,10 +98,9 @@ enum jobs_event_type {
 	JOBS_EVENT_CONFIG,   /* config. Running limits stay as they are */
 	JOBS_EVENT_GPU,      /* gpu, facts, is_other: first, and on change */
 	JOBS_EVENT_SUBMIT,   /* job (a free slot), id, since_ns, owner, priority, request, limit_ns,
-			      * n_retries */
+			      * n_retries, is_restored */
 	JOBS_EVENT_ADOPT,    /* the same and gpu, counted_ns: a job that was started before the
-			      * scheduler restarted. It is STARTED, and reserves anew. Its GPU need
-			      * not be known yet */
+			      * scheduler restarted. It is STARTED, and reserves anew */
 	JOBS_EVENT_CANCEL,   /* job: in any state; a job that has ended stays as it is */
 	JOBS_EVENT_PROGRAMS, /* job, n_programs, footprint, is_stopped: changed. Not before START */
 	JOBS_EVENT_ENDED,    /* job, end (SUCCESS, FAILED, OOM, LOST), need: from any state before
@@ -126,6 +124,8 @@ struct jobs_event {
 	uint32_t n_retries;  /* left, to JOBS_RETRIES_MAX */
 	uint64_t limit_ns;   /* 0: the default; to limit_max_ns */
 	uint64_t counted_ns; /* of its limit, used up */
+	bool is_restored;    /* it was accepted before a restart: JOBS_E_LIMIT, JOBS_E_GPU and
+			      * JOBS_E_NEVER do not apply */
 	struct jobs_request request;
 
 	uint32_t n_programs; /* its programs that are clients now */
@@ -209,17 +209,19 @@ struct jobs_status {
 	enum jobs_end end;
 	enum jobs_wait wait;
 	enum place_reason reason;
-	uint32_t position; /* from 1: at most so many starts until its own; 0: it is not queued */
+	uint32_t position; /* from 1: its rank by priority and id, or what its owner's share makes
+			    * of that if it is sooner; 0: it is not queued */
 	uint32_t gpu;      /* since START; JOBS_NONE: not started */
-	uint32_t claimed;  /* the GPU that the search for a start last kept for it, or JOBS_NONE */
+	uint32_t booked;   /* the GPU that the search for a start last kept for it, or JOBS_NONE */
 	bool is_turns;
 	uint64_t id;
 	uint32_t owner, priority, n_retries, n_starts;
 	struct jobs_request request;
 	uint64_t reserved; /* bytes beyond its footprint that are kept for it */
 	uint64_t footprint;
-	uint64_t waited_ns;  /* from its submission to its last start, to its end, or to now */
-	uint64_t ran_ns;     /* since its last start, to its end or to now */
+	uint64_t waited_ns;  /* queued or resting, all waits together; since its submission */
+	uint64_t ran_ns;     /* from its last start to now or to its end; the last run of those that
+			      * rest or are queued again */
 	uint64_t counted_ns; /* of its limit, since its last start; an adopted job's before that,
 				too */
 	uint64_t limit_ns;
@@ -240,7 +242,7 @@ uint32_t jobs_n_on(const struct jobs *jobs, uint32_t gpu);
 
 /*
  * Where a job with this request would be placed now if none stood before it, as place_choose()
- * says; beside the claims of the last search. For `nvsharectl place --dry-run`. Changes nothing.
+ * says; beside the bookings of the last search. For `nvsharectl place --dry-run`. Changes nothing.
  */
 uint32_t jobs_place(const struct jobs *jobs, const struct jobs_request *request, uint64_t now_ns,
 		    struct place_score ret_scores[PLACE_GPUS_MAX]);

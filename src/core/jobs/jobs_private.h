@@ -24,7 +24,7 @@
 enum job_node {
 	JOB_NODE_ALL,   /* queued; by priority, id */
 	JOB_NODE_OWNED, /* queued, of its lane and owner; by priority, id */
-	JOB_NODE_OLD,   /* the same; by id */
+	JOB_NODE_OLD,   /* the same; by queued_ns, id */
 	JOB_NODE_TIMER, /* by due time */
 	JOB_NODE_COUNT_
 };
@@ -41,7 +41,8 @@ struct jobs_line {
 	uint32_t old;
 	struct tree_node front;  /* of its lane; by priority of its first job, the owner's load and
 				  * turn, that job's id */
-	struct tree_node oldest; /* of all lanes; by when its oldest job goes first */
+	struct tree_node oldest; /* of its lane; by the time since which its oldest job counts as
+				  * waiting, that job's id */
 };
 
 /*
@@ -53,8 +54,9 @@ struct jobs_owner {
 	uint32_t next, bucket; /* as in struct jobs_line */
 	uint32_t n_jobs;       /* 0: not in use */
 	uint32_t n_on;         /* of them: started, and not ended */
-	uint64_t turn;         /* number of its last start, or of its coming */
-	uint64_t aged_ns;      /* its last start out of order for age */
+	uint32_t n_queued;
+	uint64_t turn;    /* number of its last start or end, or of its coming */
+	uint64_t aged_ns; /* its last start out of order for age */
 };
 
 struct job {
@@ -74,10 +76,12 @@ struct job {
 	uint64_t reserve_until_ns;
 	uint64_t limit_ns, counted_ns;
 	uint64_t counted_at_ns; /* counted_ns is right as of then */
-	uint64_t since_ns;      /* submitted */
-	uint64_t started_ns, ended_ns;
+	uint64_t queued_ns;     /* submitted, or its last rest has ended */
+	uint64_t wait_ns;       /* its last wait began: submitted, or its last rest began */
+	uint64_t waited_ns;     /* in all waits that have ended */
+	uint64_t started_ns;
+	uint64_t ran_ns;        /* from its last start to its end */
 	uint64_t due_ns;        /* STOPPING: of KILL; RESTING: of its return */
-	uint64_t looked;        /* the search that has looked at it last */
 	struct list_link apart; /* jobs::apart, of its GPU */
 	struct tree_node node[JOB_NODE_COUNT_];
 	struct jobs_line its_line; /* in its slot, not its own */
@@ -91,12 +95,12 @@ struct jobs {
 	uint32_t n_slots;
 	uint64_t now_ns;
 	uint64_t n_turns;     /* numbers given to owners */
-	uint64_t n_looks;     /* searches */
 	uint32_t all, timers; /* roots */
 	uint32_t fronts[JOBS_LANES];
-	uint32_t oldest;
+	uint32_t oldest[JOBS_LANES];
 	uint32_t free_line, free_owner;
-	uint32_t claims[PLACE_GPUS_MAX];   /* the job that each GPU is kept for, or JOBS_NONE */
+	uint32_t n_waiting;                /* owners with queued jobs */
+	uint32_t booked[PLACE_GPUS_MAX];   /* the job that each GPU is kept for, or JOBS_NONE */
 	struct list apart[PLACE_GPUS_MAX]; /* started jobs that keep away from others */
 	bool is_changed;                   /* something may start that could not before */
 };

@@ -16,6 +16,8 @@
  * by a quarter: old - (old - new) / 4. After an out-of-memory end the estimate or the peak, the
  * larger one, counts times oom_percent.
  *
+ * Work without a model and a type is of every kind, so nothing is learned of it.
+ *
  * Estimates are each owner's own: else one user's peaks could make the jobs of others wait.
  *
  * Pure. The table is bytes, linked by slot number; the least recently used entry goes first.
@@ -117,6 +119,9 @@ void estimate_learn(struct estimate *estimate, const struct estimate_work *work,
  */
 uint64_t estimate_learn_oom(struct estimate *estimate, const struct estimate_work *work,
 			    uint64_t had, uint64_t peak, uint64_t most);
+
+/* bytes is the estimate of work from now on: from a record. work has units. */
+void estimate_restore(struct estimate *estimate, const struct estimate_work *work, uint64_t bytes);
 
 /* Aborts if an invariant is broken. For tests. */
 void estimate_assert_valid(const struct estimate *estimate);

@@ -174,18 +174,18 @@ static enum place_reason place_reason(const struct place *place, uint32_t gpu,
 		return PLACE_FULL;
 	if (!s->is_fit && !place_may_turn(place, gpu, request, s))
 		return PLACE_NO_ROOM;
-	if (request->claimed & bit)
-		return PLACE_CLAIMED;
+	if (request->booked & bit)
+		return PLACE_BOOKED;
 	return PLACE_OK;
 }
 
-static void place_score_gpu(const struct place *place, uint32_t gpu,
+/* Of a GPU that jobs take load of. */
+static void place_score_gpu(const struct place *place, uint32_t gpu, const struct place_load *load,
 			    const struct place_request *request, uint64_t now_ns,
 			    struct place_score *ret)
 {
 	const struct place_config *c = &place->config;
 	const struct place_gpu *facts = &place->gpu[gpu].facts;
-	const struct place_load *load = &place->gpu[gpu].load;
 
 	memset(ret, 0, sizeof(*ret));
 	ret->reason = PLACE_NO_GPU;
@@ -198,8 +198,10 @@ static void place_score_gpu(const struct place *place, uint32_t gpu,
 	ret->n_on = facts->n_others + load->n_jobs;
 	ret->degree = facts->degree;
 	ret->is_fit = u64_excess(ret->free, ret->margin) >= request->need;
-	place_add_parts(place, gpu, request, now_ns, ret);
 	ret->reason = place_reason(place, gpu, request, ret);
+	/* A queue asks about many jobs that cannot start, and divisions are most of the cost. */
+	if (ret->reason == PLACE_OK || request->is_explained)
+		place_add_parts(place, gpu, request, now_ns, ret);
 }
 
 static bool place_is_better(const struct place_score *a, const struct place_score *b)
@@ -219,7 +221,7 @@ uint32_t place_choose(const struct place *place, const struct place_request *req
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
 		struct place_score *s = &ret_scores[gpu];
 
-		place_score_gpu(place, gpu, request, now_ns, s);
+		place_score_gpu(place, gpu, &place->gpu[gpu].load, request, now_ns, s);
 		if (s->reason == PLACE_OK &&
 		    (best == PLACE_NONE || place_is_better(s, &ret_scores[best])))
 			best = gpu;
@@ -227,11 +229,24 @@ uint32_t place_choose(const struct place *place, const struct place_request *req
 	return best;
 }
 
+bool place_can_empty(const struct place *place, uint32_t gpu, const struct place_request *request)
+{
+	static const struct place_load none;
+	struct place_request alone = *request;
+	struct place_score score;
+
+	alone.apart = 0;
+	alone.booked = 0;
+	place_score_gpu(place, gpu, &none, &alone, 0,
+			&score); /* without time: only the reason counts */
+	return score.reason == PLACE_OK;
+}
+
 enum place_reason place_reason_of(const struct place_score scores[PLACE_GPUS_MAX])
 {
 	/* The first one that some GPU has. */
 	static const enum place_reason order[] = {
-		PLACE_CLAIMED,   PLACE_NO_ROOM,  PLACE_FULL,       PLACE_APART,     PLACE_OUT,
+		PLACE_BOOKED,    PLACE_NO_ROOM,  PLACE_FULL,       PLACE_APART,     PLACE_OUT,
 		PLACE_TOO_SMALL, PLACE_RESERVED, PLACE_NOT_IN_SET, PLACE_NOT_ASKED,
 	};
 
@@ -267,7 +282,7 @@ const char *place_reason_text(enum place_reason reason)
 		return "its sharing degree is reached";
 	case PLACE_NO_ROOM:
 		return "it has too little free memory";
-	case PLACE_CLAIMED:
+	case PLACE_BOOKED:
 		return "a job that has waited for long is next there";
 	case PLACE_REASON_COUNT_:
 		break;

@@ -108,8 +108,10 @@ struct place_request {
 	struct place_name model; /* not set: none */
 	uint32_t gpu;            /* its index, or PLACE_ANY */
 	uint32_t apart;          /* mask of the GPUs that the job must keep away from */
-	uint32_t claimed;        /* mask of the GPUs that are kept for other jobs */
+	uint32_t booked;         /* mask of the GPUs that are kept for other jobs */
 	bool is_whole;           /* waits for room: starts only where it fits */
+	bool is_explained;       /* the parts of the score are wanted of all GPUs, not only of those
+				  * where the job can start */
 };
 
 /* Why a job cannot start on a GPU now. The first one that applies. */
@@ -125,11 +127,14 @@ enum place_reason {
 	PLACE_FULL,      /* as many programs and jobs are there as its sharing degree allows */
 	PLACE_NO_ROOM,   /* is_whole: too few bytes are free; else turns_max are there already, or
 			  * external leaves too few bytes for its turns */
-	PLACE_CLAIMED,   /* another job has waited for long, and is next there */
+	PLACE_BOOKED,    /* another job has waited for long, and is next there */
 	PLACE_REASON_COUNT_
 };
 
-/* The answer for a GPU. free and so on are set whatever the reason, unless PLACE_NO_GPU. */
+/*
+ * The answer for a GPU. All but the parts of the score are set whatever the reason, unless it is
+ * PLACE_NO_GPU. The parts are 0 where they were not wanted.
+ */
 struct place_score {
 	enum place_reason reason;
 	bool is_fit;                  /* need and margin are free */
@@ -154,6 +159,9 @@ void place_init(struct place *place, const struct place_config *config);
  */
 uint32_t place_choose(const struct place *place, const struct place_request *request,
 		      uint64_t now_ns, struct place_score ret_scores[PLACE_GPUS_MAX]);
+
+/* Whether the job could start on gpu if no other job was there. */
+bool place_can_empty(const struct place *place, uint32_t gpu, const struct place_request *request);
 
 /*
  * The one reason that stands for all GPUs, of scores for which none is PLACE_OK: the one that is

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/jobs/jobs.h"
+#include "core/jobs/jobs_load.h"
+#include "core/jobs/jobs_queue.h"
+#include "core/jobs/jobs_search.h"
+#include "core/u64.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum jobs_state jobs_state(const struct jobs *jobs, uint32_t job)
+{
+	assert(job < jobs->n_slots);
+	return jobs->slots[job].state;
+}
+
+static void jobs_status_wait(const struct jobs *jobs, uint32_t job, uint64_t now_ns,
+			     struct jobs_status *ret)
+{
+	struct place_score scores[PLACE_GPUS_MAX];
+	uint32_t gpu = jobs_search_place(jobs, &ret->request, job, now_ns, scores);
+
+	ret->wait = gpu == PLACE_NONE ? JOBS_WAIT_PLACE : JOBS_WAIT_POSITION;
+	ret->reason = gpu == PLACE_NONE ? place_reason_of(scores) : PLACE_OK;
+	ret->position = jobs_position(jobs, job);
+	for (gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
+		if (jobs->booked[gpu] == job)
+			ret->booked = gpu;
+	}
+}
+
+void jobs_status(const struct jobs *jobs, uint32_t job, uint64_t now_ns, struct jobs_status *ret)
+{
+	const struct job *j = &jobs->slots[job];
+	bool is_waiting;
+
+	assert(job < jobs->n_slots);
+	is_waiting = j->state == JOBS_QUEUED || j->state == JOBS_RESTING;
+	*ret = (struct jobs_status){
+		.state = j->state,
+		.end = j->end,
+		.wait = j->state == JOBS_RESTING ? JOBS_WAIT_REST : JOBS_WAIT_NOT,
+		.gpu = is_waiting ? JOBS_NONE : j->gpu,
+		.booked = JOBS_NONE,
+		.is_turns = !is_waiting && j->is_turns,
+		.id = j->id,
+		.owner = j->owner_number,
+		.priority = j->priority,
+		.n_retries = j->n_retries,
+		.n_starts = j->n_starts,
+		.request = j->request,
+		.reserved = u64_excess(j->charged, j->footprint),
+		.footprint = j->footprint,
+		.waited_ns = j->waited_ns + (is_waiting ? now_ns - j->wait_ns : 0),
+		.counted_ns = jobs_counted_ns(j, now_ns),
+		.limit_ns = j->limit_ns,
+	};
+	if (jobs_is_on(j))
+		ret->ran_ns = now_ns - j->started_ns;
+	else if (j->n_starts > 0 && j->state != JOBS_FREE)
+		ret->ran_ns = j->ran_ns;
+	if (j->state == JOBS_QUEUED)
+		jobs_status_wait(jobs, job, now_ns, ret);
+}
+
+uint32_t jobs_at(const struct jobs *jobs, uint32_t index)
+{
+	return tree_at(jobs_nodes(jobs, JOB_NODE_ALL), jobs->all, index);
+}
+
+uint32_t jobs_n_queued(const struct jobs *jobs)
+{
+	return tree_n(jobs_nodes(jobs, JOB_NODE_ALL), jobs->all);
+}
+
+uint32_t jobs_n_on(const struct jobs *jobs, uint32_t gpu)
+{
+	assert(gpu < PLACE_GPUS_MAX);
+	return jobs->place.gpu[gpu].load.n_jobs;
+}
+
+uint32_t jobs_place(const struct jobs *jobs, const struct jobs_request *request, uint64_t now_ns,
+		    struct place_score ret_scores[PLACE_GPUS_MAX])
+{
+	return jobs_search_place(jobs, request, JOBS_NONE, now_ns, ret_scores);
+}
+
+const char *jobs_wait_text(enum jobs_wait wait)
+{
+	switch (wait) {
+	case JOBS_WAIT_NOT:
+		return "it does not wait";
+	case JOBS_WAIT_POSITION:
+		return "others stand before it";
+	case JOBS_WAIT_PLACE:
+		return "no GPU can take it now";
+	case JOBS_WAIT_REST:
+		return "it rests before it is tried again";
+	}
+	return "unknown";
+}
