@@ -13,7 +13,7 @@
 #define CELL_MEDIAN_S    120.0
 #define CELL_SIGMA       1.358
 #define OFTEN_PART       0.25  /* sessions that compute for more than 5 % of their time */
-#define OFTEN_PAUSE_S    180.0 /* median: with a cell's median it makes 5 minutes */
+#define OFTEN_PAUSE_S    112.0 /* median: with cells it makes 300 s between two starts */
 #define OFTEN_SIGMA      1.0
 #define SELDOM_PAUSE_S   6000.0 /* mean: with cells it makes 5 % of the time */
 #define SESSION_MEDIAN_S (3 * HOUR_S)

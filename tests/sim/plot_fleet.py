@@ -4,7 +4,7 @@
 
     plot_fleet.py SIM_FLEET FOLDER [NODES]
 
-NODES: of the main run, 1000 by default. The other runs have a tenth of it.
+NODES: of the main run, 1000 by default. The other runs have a twentieth of it.
 """
 
 import datetime
@@ -202,7 +202,7 @@ def main():
         sys.exit(__doc__)
     program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     nodes = int(sys.argv[3]) if len(sys.argv) == 4 else 1000
-    few = ["--nodes", str(max(nodes // 10, 1))]
+    few = ["--nodes", str(max(nodes // 20, 1))]
     run = Run(program, "--nodes", str(nodes), "--load", str(MAIN_LOAD))
     loads = [(v, Run(program, *few, "--load", str(v))) for v in LOADS]
     parts = [(f"{n:g}, {t:g}", Run(program, *few, "--load", str(MAIN_LOAD), "--notebooks", str(n),

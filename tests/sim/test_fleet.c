@@ -197,7 +197,7 @@ static void jobs_have_the_figures_of_their_sources(void **state)
 {
 	struct fleet_mix mix = {
 		.seed = 7, .n_gpus = 4000, .length_s = 86400, .load = 2, .part = {0.4, 0.35, 0.25}};
-	struct fleet_samples lengths = {0}, memory[FLEET_KINDS] = {0}, cells = {0};
+	struct fleet_samples lengths = {0}, memory[FLEET_KINDS] = {0}, cells = {0}, gaps = {0};
 	struct fleet_trace trace;
 	uint64_t n_servers = 0, n_sparse = 0;
 
@@ -206,6 +206,7 @@ static void jobs_have_the_figures_of_their_sources(void **state)
 	for (size_t i = 0; i < trace.n_jobs; i++) {
 		const struct fleet_job *job = &trace.jobs[i];
 		struct fleet_steps steps;
+		struct fleet_step cell;
 
 		assert_true(i == 0 || trace.jobs[i - 1].at_ns <= job->at_ns);
 		fleet_samples_add(&memory[job->kind], (double)job->bytes / (double)FLEET_CARD);
@@ -216,11 +217,15 @@ static void jobs_have_the_figures_of_their_sources(void **state)
 		if (job->kind != FLEET_NOTEBOOK || job->length_s < 4 * 3600)
 			continue;
 		fleet_steps_begin(&steps, job);
-		fleet_samples_add(&cells, fleet_steps_next(&steps, job).work_s);
+		cell = fleet_steps_next(&steps, job);
+		fleet_samples_add(&cells, cell.work_s);
+		if (job->is_often)
+			fleet_samples_add(&gaps, cell.pause_s + cell.work_s);
 	}
 	assert_near(fleet_samples_quantile(&lengths, 0.5), 206, 10);
 	assert_near(part_below(&cells, 120), 0.5, 0.02);
 	assert_near(part_below(&cells, 300), 0.75, 0.02);
+	assert_near(fleet_samples_quantile(&gaps, 0.5), 300, 15);
 	assert_near((double)n_sparse / (double)n_servers, 0.177, 0.02);
 	assert_near(part_below(&memory[FLEET_TRAINING], 0.5), 0.55, 0.02);
 	assert_near(fleet_samples_quantile(&memory[FLEET_NOTEBOOK], 0.5), 0.47, 0.01);
@@ -229,6 +234,7 @@ static void jobs_have_the_figures_of_their_sources(void **state)
 		fleet_samples_free(&memory[kind]);
 	fleet_samples_free(&lengths);
 	fleet_samples_free(&cells);
+	fleet_samples_free(&gaps);
 	fleet_trace_free(&trace);
 }
 
