@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs sim_fleet, and writes FOLDER/fleet.txt with its tables and FOLDER/fleet.png.
 
-    plot_fleet.py SIM_FLEET FOLDER [NODES]
+    plot_fleet.py SIM_FLEET FOLDER [NODES [HOURS]]
 
-NODES: of the main run, 1000 by default. The other runs have a twentieth of it.
+NODES, HOURS: of the main run, 1000 and 24 by default. The other runs have a fiftieth of the nodes, and a day.
 """
 
 import datetime
@@ -45,7 +45,7 @@ class Run:
             numbers = [float(w) for w in words if "=" not in w]
             way, kind = fields.get("way"), fields.get("kind")
             if what == "run":
-                self.jobs = int(fields["jobs"])
+                self.jobs, self.hours = int(fields["jobs"]), float(fields["hours"])
             elif what == "way":
                 self.way[way] = fields
             elif what == "kind":
@@ -168,13 +168,13 @@ def plot(run, loads, path):
     lost = sum(int(run.kind["slices", kind]["given_up"]) for kind in KINDS) / run.jobs
     for way, (label, color, style) in WAYS.items():
         series = run.series[way]
-        use.plot([24 * (i + 0.5) / len(series) for i in range(len(series))],
+        use.plot([run.hours * (i + 0.5) / len(series) for i in range(len(series))],
                  [100 * v for v in series], style, color=color,
                  label=label if way != "slices" else f"{label}, {lost:.0%} of the jobs given up")
         by_load.plot([v for v, _ in loads], [100 * float(r.way[way]["use"]) for _, r in loads], style,
                      color=color, marker="o", markersize=4, label=label)
-    use.set(title="GPU time in which programs compute", xlabel="hour of the day", ylabel="% of all GPU time",
-            xlim=(0, 24), ylim=(0, 70))
+    use.set(title="GPU time in which programs compute", xlabel="hour of the run", ylabel="% of all GPU time",
+            xlim=(0, run.hours), ylim=(0, 70))
     use.legend(loc="upper left", fontsize=8)
     part_above(wait, run, "notebook", "wait", TIMES[1:])
     wait.set(title="notebooks: wait in the fleet's queue", xlabel="longer than", ylabel="% of sessions")
@@ -198,12 +198,13 @@ def plot(run, loads, path):
 
 
 def main():
-    if len(sys.argv) not in (3, 4):
+    if not 3 <= len(sys.argv) <= 5:
         sys.exit(__doc__)
     program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-    nodes = int(sys.argv[3]) if len(sys.argv) == 4 else 1000
-    few = ["--nodes", str(max(nodes // 20, 1))]
-    run = Run(program, "--nodes", str(nodes), "--load", str(MAIN_LOAD))
+    nodes = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
+    hours = ["--hours", sys.argv[4]] if len(sys.argv) > 4 else []
+    few = ["--nodes", str(max(nodes // 50, 1))]
+    run = Run(program, "--nodes", str(nodes), "--load", str(MAIN_LOAD), *hours)
     loads = [(v, Run(program, *few, "--load", str(v))) for v in LOADS]
     parts = [(f"{n:g}, {t:g}", Run(program, *few, "--load", str(MAIN_LOAD), "--notebooks", str(n),
                                    "--training", str(t))) for n, t in PARTS]
