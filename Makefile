@@ -215,7 +215,7 @@ unit_tests_k8s    := $(if $(has_k8s),$(call one_thread,k8s))
 
 # What several tests share: the files of their folders that are no programs.
 helpers_of = $(call obj,$(filter-out tests/$(1)/test_%,$(sort $(wildcard tests/$(1)/*.c))))
-sim_programs := $(addprefix $(B)/tests/sim/,sim_jobs sim_sched sim_share exhaustive_jobs exhaustive_share)
+sim_programs := $(addprefix $(B)/tests/sim/,sim_fleet sim_jobs sim_sched sim_share exhaustive_jobs exhaustive_share)
 $(B)/libtest.a: $(filter-out $(sim_programs:=.o) %/exhaustive.o,$(foreach d,core daemon sim,$(call helpers_of,$(d))))
 # It puts an ioctl() in the place of libc's, which no other test may have.
 $(B)/libsimtest.a: $(call helpers_of,simgpu)
@@ -256,7 +256,7 @@ $(unit_tests_k8s:=.o): | $(B)/src/k8s/deviceplugin.pb-c.h
 $(unit_tests_k8s): $(B)/tests/%: $(B)/tests/%.o $(B)/libk8s.a $(libs)
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) $(K8S_LIBS)
 
-$(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libcore.a $(B)/libutil.a
+$(unit_tests_sim): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/main.o,$(sim_obj)) $(B)/libtest.a $(B)/libcore.a $(B)/libutil.a
 	$(LINK) -o $@ $^ $(CMOCKA_LIBS) -lm
 
 $(unit_tests_simgpu): $(B)/tests/%: $(B)/tests/%.o $(B)/libsimtest.a $(B)/libutil.a $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1
@@ -295,9 +295,9 @@ check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,und
 SEED  ?= 1
 SEEDS ?= $(if $(SAN),60,200)
 .PHONY: sim check-sim check-sim-sched check-sim-share check-sim-jobs check-exhaustive check-exhaustive-share \
-    check-exhaustive-jobs
+    check-exhaustive-jobs sim-fleet check-fleet
 $(sim_programs): $(B)/tests/sim/%: $(B)/tests/sim/%.o $(B)/libtest.a $(B)/libcore.a
-	$(LINK) -o $@ $^
+	$(LINK) -o $@ $^ -lm
 # A search copies its world at each step: three clients, not as many as there can be.
 $(B)/tests/sim/exhaustive: $(patsubst %,$(B)/tests/sim/small/%.o,exhaustive world world_client world_turns world_users) $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^
@@ -309,7 +309,7 @@ sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/sim_jobs #
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_jobs $(SEED) $(SEEDS)
 # Each program has one thread and no clock, so make -j may run them side by side.
-check-sim: check-corpus check-sim-sched check-sim-share check-sim-jobs check-exhaustive check-exhaustive-share \
+check-sim: check-corpus check-sim-sched check-sim-share check-sim-jobs check-fleet check-exhaustive check-exhaustive-share \
     check-exhaustive-jobs
 check-sim-sched: $(B)/tests/sim/sim_sched
 	$< $(SEED) $(SEEDS)
@@ -317,6 +317,11 @@ check-sim-share: $(B)/tests/sim/sim_share
 	$< $(SEED) $(if $(SAN),12,100)
 check-sim-jobs: $(B)/tests/sim/sim_jobs
 	$< $(SEED) $(if $(SAN),10,40)
+# All ways twice, with every assertion after each step.
+check-fleet: $(B)/tests/sim/sim_fleet
+	$< --nodes $(if $(SAN),4,20) --hours 3 --load 2 --check
+sim-fleet: $(B)/tests/sim/sim_fleet ## 1,000 nodes of 8 GPUs for a day, shared in four ways
+	$<
 check-exhaustive: $(B)/tests/sim/exhaustive
 	$< $(if $(SAN),5,6)
 check-exhaustive-share: $(B)/tests/sim/exhaustive_share
@@ -440,7 +445,9 @@ $(benches): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(B)/tests/bench/timing.o $
 	$(LINK) -o $@ $^ $(DAEMON_LIBS)
 
 # The plots in tests/sim/results; needs python3-matplotlib (scripts/setup plot).
-.PHONY: plot-sim
+.PHONY: plot-sim plot-fleet
+plot-fleet: $(B)/tests/sim/sim_fleet ## tables and a picture of the fleet
+	$(PYTHON) tests/sim/plot_fleet.py $< tests/sim/results
 plot-sim: $(B)/nvshare-sim ## PNGs of the simulation: latency against throughput, and against theory
 	$(PYTHON) tests/sim/plot_sim.py $< tests/sim/results
 
