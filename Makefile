@@ -21,6 +21,9 @@ DATADIR ?= $(PREFIX)/share/nvshare
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
+# Slurm's own folder of plugins. Where there is none, plugstack.conf names the plugin by its whole path.
+SLURMDIR    ?= $(firstword $(wildcard /usr/lib/*/slurm-wlm /usr/lib64/slurm /usr/lib/slurm /usr/local/lib/slurm) \
+    $(LIBDIR)/slurm)
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 PYTHON     ?= /usr/bin/python3
@@ -67,8 +70,15 @@ simnvml_obj := $(call obj,$(call src,simgpu/node) $(call src,simgpu/nvml))
 YAML_LIBS = $(shell $(PKG_CONFIG) --libs yaml-0.1)
 libs := $(B)/libipc.a $(B)/libcore.a $(B)/libutil.a
 
+# The plugin of Slurm, where Slurm's headers are (libslurm-dev; SLURM_CPPFLAGS names others). Slurm
+# takes a plugin of its own release alone.
+SLURM_CPPFLAGS ?=
+slurm_obj   := $(call obj,$(call src,slurm))
+slurm_spank := $(if $(shell $(CC) $(SLURM_CPPFLAGS) -E -include slurm/spank.h -x c /dev/null >/dev/null 2>&1 && echo 1),\
+    $(B)/nvshare_spank.so)
+
 .PHONY: all
-all: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl device-plugin simgpu man ## build everything
+all: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl device-plugin simgpu man $(slurm_spank) ## build everything
 
 .PHONY: simgpu
 simgpu: $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1 ## the simulated GPU
@@ -135,6 +145,10 @@ $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
 CLI_LIBS = $(shell $(PKG_CONFIG) --libs ncursesw)
 $(B)/nvsharectl: $(cli_obj) $(libs)
 	$(LINK) -o $@ $(cli_obj) $(libs) $(CLI_LIBS) -ldl
+
+$(B)/src/slurm/nvshare_spank.o: override CPPFLAGS += $(SLURM_CPPFLAGS) -DNVSHARE_LIBDIR='"$(LIBDIR)"'
+$(B)/nvshare_spank.so: $(slurm_obj) $(libs)
+	$(LINK) -shared -o $@ $^
 
 # A build without gRPC's parts only lacks the plugin.
 K8S_PACKAGES = libnghttp2 libprotobuf-c
@@ -211,6 +225,7 @@ unit_tests_hook   := $(call tests_of,hook)
 unit_tests_daemon := $(call tests_of,daemon) $(call tests_of,cli)
 unit_tests_simgpu := $(call tests_of,simgpu)
 unit_tests_sim    := $(call one_thread,sim)
+unit_tests_slurm  := $(call one_thread,slurm)
 unit_tests_k8s    := $(if $(has_k8s),$(call one_thread,k8s))
 
 # What several tests share: the files of their folders that are no programs.
@@ -250,6 +265,10 @@ $(unit_tests_daemon): $(B)/tests/%: $(B)/tests/%.o $(B)/libtest.a $(B)/libprogra
 
 $(B)/libprograms.a: $(filter-out %/main.o,$(daemon_obj) $(cli_obj))
 
+# Without the part that needs Slurm's headers.
+$(unit_tests_slurm): $(B)/tests/%: $(B)/tests/%.o $(filter-out %/nvshare_spank.o,$(slurm_obj)) $(libs)
+	$(LINK) -o $@ $^ $(CMOCKA_LIBS)
+
 $(B)/libk8s.a: $(filter-out %/main.o,$(k8s_obj))
 $(unit_tests_k8s:=.o): override CPPFLAGS += -isystem $(B)/src
 $(unit_tests_k8s:=.o): | $(B)/src/k8s/deviceplugin.pb-c.h
@@ -280,10 +299,11 @@ $(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))
 apps: $(apps)
 
 
-ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_k8s) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
+ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_slurm) $(unit_tests_k8s) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
 check: check-unit check-sim check-house check-preload check-e2e check-api check-service check-kubernetes check-k8s ## all tests that a change needs
+
 
 # Unit tests wait more than they compute, but not under a sanitizer.
 UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
@@ -412,7 +432,7 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-k8s check-containers check-operator check-e2e-slow check-prometheus
+.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-containers check-k8s check-operator check-e2e-slow check-prometheus check-slurm
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
@@ -436,6 +456,8 @@ check-operator: all apps ## a new user's way through the documents, from the sou
 	$(PYTEST) -m 'not slow' tests/operator
 check-e2e-slow: all apps
 	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
+check-slurm: all apps ## the plugin in a real Slurm of two nodes (needs root, and Debian's packages of Slurm)
+	$(PYTEST) tests/slurm
 check-prometheus: all ## a real Prometheus with the dashboard's queries and the alerts
 	$(PYTEST) tests/prometheus
 
@@ -513,7 +535,7 @@ format: ## formats all files with clang-format
 check-lint:
 	cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem --suppress='*:/usr/include/*' --include=/usr/include/utlist.h \
-	    -D__x86_64__ '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
+	    -D__x86_64__ '-DSPANK_PLUGIN(name,version)=' '-DPAGE_SCRIPT_HASH=""' '-DPAGE_STYLE_HASH=""' '-DElfW(type)=Elf64_##type' $(NVS_CPPFLAGS) $(filter %.c,$(filter src/%,$(c_files)))
 	shellcheck $(wildcard scripts/* kubernetes/images/install-library tests/gpu/run tests/gpu/rehearse tests/gpu/contained tests/operator/systemctl) .ci/run
 
 .PHONY: install uninstall check-install deb check-deb check-aarch64 check-aarch64-library print-version clean help
@@ -523,7 +545,7 @@ fill_in = sed 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@LIBDIR@|$(LIBDIR
 # The library and its link are renamed into place: at each moment new programs find a whole library,
 # and running ones keep the file that they have.
 library := libnvshare.so.$(VERSION)
-install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, UNITDIR
+install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, UNITDIR, SLURMDIR
 	$(INSTALL) -D -m 755 $(B)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvshare-scheduler
 	$(INSTALL) -D -m 755 $(B)/nvsharectl $(DESTDIR)$(BINDIR)/nvsharectl
 	$(if $(has_k8s),$(INSTALL) -D -m 755 $(B)/nvshare-device-plugin $(DESTDIR)$(BINDIR)/nvshare-device-plugin)
@@ -531,6 +553,8 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 	mv -f $(DESTDIR)$(LIBDIR)/$(library).new $(DESTDIR)$(LIBDIR)/$(library)
 	ln -sf $(library) $(DESTDIR)$(LIBDIR)/libnvshare.so.new
 	mv -fT $(DESTDIR)$(LIBDIR)/libnvshare.so.new $(DESTDIR)$(LIBDIR)/libnvshare.so
+	$(if $(slurm_spank),$(INSTALL) -D -m 755 $(slurm_spank) $(DESTDIR)$(SLURMDIR)/nvshare_spank.so.new && \
+	    mv -f $(DESTDIR)$(SLURMDIR)/nvshare_spank.so.new $(DESTDIR)$(SLURMDIR)/nvshare_spank.so)
 	$(INSTALL) -D -m 755 $(B)/simgpu/libcuda.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libcuda.so.1
 	$(INSTALL) -D -m 755 $(B)/simgpu/libnvidia-ml.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libnvidia-ml.so.1
 	for h in nvshare.h nvshare.hpp claim.h protocol.h messages.def version.h; do \
@@ -554,6 +578,7 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl $(DESTDIR)$(BINDIR)/nvshare-device-plugin \
+	    $(DESTDIR)$(SLURMDIR)/nvshare_spank.so \
 	    $(DESTDIR)$(LIBDIR)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so.* $(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc \
 	    $(DESTDIR)$(UNITDIR)/nvshare-scheduler.service $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket \
 	    $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf $(DESTDIR)$(TMPFILESDIR)/nvshare.conf \

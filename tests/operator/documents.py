@@ -20,8 +20,8 @@ def blocks(text, language="sh"):
 
 
 class Documents:
-    def __init__(self):
-        found = [block for place in PLACES for block in blocks(section(*place))]
+    def __init__(self, places=PLACES):
+        found = [block for place in places for block in blocks(section(*place))]
         self.lines = [line for block in found for line in block.splitlines() if line and not line.startswith("#")]
         self.unused = set(self.lines)
 
