@@ -69,6 +69,7 @@ def start(node):
 
 def test_two_alike_are_given_the_ends_of_a_pair(node):
     start(node)
+    assert node.n_clients() == 0  # it answers, so it has opened all that it keeps
     n_files = wire.open_descriptors(node.process.pid)
     keeper = start_keeper(node)
     process = start_taker(node, "nothing")

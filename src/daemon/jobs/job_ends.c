@@ -70,7 +70,7 @@ void job_ends_retry(struct server *server, struct job_entry *entry)
 	entry->memory = status.request.need;
 	server->jobs.counts.n_retried++;
 	job_queue_record(server, entry, JOB_RECORD_RETRY);
-	server_log(server, entry->uid, LOG_LEVEL_INFO,
+	server_log(server, entry->owner, LOG_LEVEL_INFO,
 		   "job-retry job=%llu exit=%u signal=%u oom=%d memory=%llu left=%u",
 		   (unsigned long long)entry->id, entry->exit_code, entry->signal, entry->is_oom,
 		   (unsigned long long)entry->memory, status.n_retries);
@@ -138,7 +138,7 @@ void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end
 	server->jobs.counts.n_failed +=
 		entry->end == NVSHARE_JOB_END_EXIT && (entry->exit_code || entry->signal);
 	job_queue_record(server, entry, JOB_RECORD_END);
-	server_log(server, entry->uid, LOG_LEVEL_INFO,
+	server_log(server, entry->owner, LOG_LEVEL_INFO,
 		   "job-end job=%llu end=%s exit=%u signal=%u peak=%llu oom=%d",
 		   (unsigned long long)entry->id, names_job_end[entry->end], entry->exit_code,
 		   entry->signal, (unsigned long long)entry->peak, entry->is_oom);

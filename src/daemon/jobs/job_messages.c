@@ -41,6 +41,7 @@ static void messages_attach(struct server *server, struct peer *peer, uint32_t s
 			     "this process has no job %u", job);
 		return;
 	}
+	entry->owner = job_queue_owner(peer);
 	job_queue_attach(server, peer, entry);
 	job_fill_send(server, peer, seq, entry);
 }
@@ -72,7 +73,7 @@ static void messages_cancel(struct server *server, struct peer *peer, uint32_t s
 		messages_unknown(server, peer, seq, job);
 		return;
 	}
-	if (entry->uid != peer->cred.uid && !claims_may_steer(server, peer)) {
+	if (entry->owner != job_queue_owner(peer) && !claims_may_steer(server, peer)) {
 		tools_answer(server, peer, seq, NVSHARE_RESULT_DENIED,
 			     "not permitted: job %u is another user's", job);
 		return;

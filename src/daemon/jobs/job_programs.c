@@ -72,7 +72,7 @@ void job_programs_join(struct server *server, struct peer *peer)
 	entry->n_programs++;
 	server->jobs.n_programs[entry->gpu]++;
 	programs_move(server, entry, 0, gpus_footprint(&peer->account));
-	server_log(server, peer->cred.uid, LOG_LEVEL_INFO, "job-program job=%llu client=%u pid=%d",
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "job-program job=%llu client=%u pid=%d",
 		   (unsigned long long)entry->id, peer->id, (int)peer->cred.pid);
 }
 

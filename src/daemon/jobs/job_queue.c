@@ -23,13 +23,10 @@
 /* A restart may forget so much of a job's used time. */
 #define COUNT_NS (60 * CLOCK_NS_PER_SEC)
 
-/*
- * Where users have the same number, but are not the same (pods that run as root), this function
- * tells them apart: the core is fair among these numbers, and estimates are theirs.
- */
+/* Pods that run as root are no users with the same number: their namespaces are told apart. */
 uint32_t job_queue_owner(const struct peer *peer)
 {
-	return peer->cred.uid;
+	return peer->pod.owner;
 }
 
 /* ---- slots --------------------------------------------------------------------- */
@@ -86,10 +83,10 @@ static bool queue_forget_oldest(struct server *server)
 	return false;
 }
 
-struct job_entry *job_queue_add(struct server *server, uid_t uid, uint64_t id)
+struct job_entry *job_queue_add(struct server *server, uint32_t owner, uid_t uid, uint64_t id)
 {
 	struct job_queue *queue = &server->jobs;
-	struct user *user = users_add_job(&server->users, uid);
+	struct user *user = users_add_job(&server->users, owner);
 	struct job_entry *entry;
 	uint32_t *bucket = &queue->buckets[id % JOB_QUEUE_BUCKETS];
 	uint32_t slot;
@@ -105,6 +102,7 @@ struct job_entry *job_queue_add(struct server *server, uid_t uid, uint64_t id)
 	*entry = (struct job_entry){
 		.id = id,
 		.uid = uid,
+		.owner = owner,
 		.user = user,
 		.pidfd = -1,
 		.since_ns = server->now_ns,
@@ -271,7 +269,7 @@ static void queue_on_start(struct server *server, struct job_entry *entry,
 	queue->counts.n_started++;
 	histogram_add(&queue->counts.wait, status.waited_ns);
 	job_queue_record(server, entry, JOB_RECORD_START);
-	server_log(server, entry->uid, LOG_LEVEL_INFO,
+	server_log(server, entry->owner, LOG_LEVEL_INFO,
 		   "job-start job=%llu gpu=%u pid=%d uid=%u memory=%llu waited_ms=%llu turns=%d",
 		   (unsigned long long)entry->id, entry->gpu, (int)entry->process.pid,
 		   (unsigned int)entry->uid, (unsigned long long)entry->memory,
@@ -289,7 +287,7 @@ static void queue_on_signal(struct server *server, struct job_entry *entry, int 
 	entry->end = end == JOBS_END_TIMEOUT ? NVSHARE_JOB_END_LIMIT : NVSHARE_JOB_END_CANCEL;
 	if (entry->is_final)
 		return; /* it has ended, and is about to leave the core */
-	server_log(server, entry->uid, LOG_LEVEL_INFO, "job-stop job=%llu signal=%s reason=%s",
+	server_log(server, entry->owner, LOG_LEVEL_INFO, "job-stop job=%llu signal=%s reason=%s",
 		   (unsigned long long)entry->id, sigabbrev_np(number),
 		   end == JOBS_END_TIMEOUT ? "limit" : "cancel");
 	job_fill_tell(server, entry, 0);

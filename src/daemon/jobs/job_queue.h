@@ -42,7 +42,7 @@ struct job_entry {
 	uint64_t id; /* 0: the slot is free */
 	struct nvshare_submit submit;
 	struct job_process process;
-	uid_t uid;
+	uid_t uid;                /* in a pod: of its container, which chose it */
 	uint32_t owner;           /* daemon/jobs/job_queue.c: job_queue_owner() */
 	struct user *user;        /* server::users; NULL: the job has ended */
 	int pidfd;                /* -1: the job has ended */
@@ -139,8 +139,11 @@ struct job_entry *job_queue_find(struct server *server, uint64_t id);
 /* The number of the user that a connection's jobs and programs count for. */
 uint32_t job_queue_owner(const struct peer *peer);
 
-/* A slot for a job of uid with that id. NULL: this user has no room for one now. */
-struct job_entry *job_queue_add(struct server *server, uid_t uid, uint64_t id);
+/*
+ * A slot for a job of that owner with that id. NULL: this owner has no room for one now. uid is for
+ * people.
+ */
+struct job_entry *job_queue_add(struct server *server, uint32_t owner, uid_t uid, uint64_t id);
 /* It never became a job. */
 void job_queue_drop(struct server *server, struct job_entry *entry);
 

@@ -46,16 +46,18 @@ static void restore_one(struct server *server, const struct job_replay_job *job)
 	const struct job_process process = {.pid = (pid_t)place->pid, .ticks = place->ticks};
 	uint32_t gpu = job->is_started ? restore_gpu(server, job->gpu) : 0;
 	struct job_entry *entry;
+	uint32_t owner;
 	FD_CLEANUP int pidfd = job_process_open(&process);
 
 	if (pidfd < 0 || gpu == SCHED_GPUS_MAX)
 		return;
-	entry = job_queue_add(server, place->uid, place->id);
+	/* Numbers of namespaces are given anew. The job gets its own when its process is back. */
+	owner = place->owner < PODS_OWNER_FIRST ? place->owner : QUOTA_NOBODY;
+	entry = job_queue_add(server, owner, place->uid, place->id);
 	if (!entry)
 		return;
 	entry->submit = place->submit;
 	entry->process = process;
-	entry->owner = place->owner;
 	entry->memory = place->memory;
 	entry->is_estimated = place->is_estimated;
 	entry->is_restored = true;

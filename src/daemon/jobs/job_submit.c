@@ -232,7 +232,7 @@ static int submit_enter(struct server *server, struct job_entry *entry,
 	}
 	server->jobs.counts.n_submitted++;
 	job_queue_record(server, entry, JOB_RECORD_SUBMIT);
-	server_log(server, entry->uid, LOG_LEVEL_INFO,
+	server_log(server, entry->owner, LOG_LEVEL_INFO,
 		   "job-submit job=%llu pid=%d uid=%u memory=%llu estimated=%d name=\"%s\"",
 		   (unsigned long long)entry->id, (int)entry->process.pid, (unsigned int)entry->uid,
 		   (unsigned long long)entry->memory, entry->is_estimated, entry->submit.name);
@@ -260,7 +260,8 @@ static void submit_new(struct server *server, struct peer *peer, uint32_t seq,
 		       const struct nvshare_submit *submit, const struct job_process *process,
 		       int *pidfd)
 {
-	struct job_entry *entry = job_queue_add(server, peer->cred.uid, server->jobs.last_id + 1);
+	struct job_entry *entry = job_queue_add(server, job_queue_owner(peer), peer->cred.uid,
+						server->jobs.last_id + 1);
 	char text[NVSHARE_TEXT_LEN];
 
 	if (!entry) {
@@ -271,7 +272,6 @@ static void submit_new(struct server *server, struct peer *peer, uint32_t seq,
 	}
 	entry->submit = *submit;
 	entry->process = *process;
-	entry->owner = job_queue_owner(peer);
 	entry->submitted_unix_ns = submit_unix_ns();
 	entry->memory = submit_memory(server, submit, entry->owner);
 	entry->is_estimated = submit->memory == 0;

@@ -3,8 +3,8 @@
 #define NVS_DAEMON_USERS_H
 
 /*
- * Connections, clients, jobs and descriptors by user, and how many of them a user may have. A user is a
- * uid, or the number of a pod's namespace (daemon/peers/pods.h).
+ * Connections, clients, jobs and descriptors by user, and how many of them a user may have. A user
+ * is a uid, or the number of a pod's namespace (daemon/peers/pods.h).
  *
  * A user may take another one as long as it has fewer than are free. So one user alone has at
  * most half of them, two have a third each, and a new user always finds some. Root and the
