@@ -297,6 +297,7 @@ void server_account(struct server *server, struct peer *peer, uint64_t on_card, 
 		.doubted = peer->doubted,
 		.contexts = peer->mem.pinned[NVSHARE_PINNED_CONTEXT],
 		.promised = peer->mem.pager_context ? 0 : peer->promised,
+		.is_critical = peer->claim.priority == NVSHARE_PRIORITY_CRITICAL,
 	};
 
 	if (peer->backend == NVSHARE_BACKEND_MANAGED)

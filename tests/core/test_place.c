@@ -272,6 +272,23 @@ static void nobody_takes_turns_with_bytes_of_others_than_clients(void **state)
 	assert_int_equal(scores[0].reason, PLACE_NO_ROOM);
 }
 
+static void nobody_takes_turns_with_bytes_of_critical_programs(void **state)
+{
+	(void)state;
+	place_reset(PLACE_PRESET_BALANCED, 1);
+	place.gpu[0].facts.others = 70 * GIB;
+	place.gpu[0].facts.critical = 12 * GIB;
+	place.gpu[0].load =
+		(struct place_load){.charged = 40 * GIB, .critical = 8 * GIB, .n_jobs = 2};
+	assert_int_equal(choose(request_of(60)), 0);
+	place.gpu[0].facts.critical++;
+	assert_int_equal(choose(request_of(60)), PLACE_NONE);
+	assert_int_equal(scores[0].reason, PLACE_NO_ROOM);
+	place.gpu[0].facts.critical--;
+	place.gpu[0].load.critical++;
+	assert_int_equal(choose(request_of(60)), PLACE_NONE);
+}
+
 static void a_gpu_that_jobs_will_leave_can_be_waited_for(void **state)
 {
 	struct place_request request = request_of(60);
@@ -280,7 +297,7 @@ static void a_gpu_that_jobs_will_leave_can_be_waited_for(void **state)
 	place_reset(PLACE_PRESET_BALANCED, 1);
 	request.is_whole = true;
 	request.apart = request.booked = 1;
-	place.gpu[0].load = (struct place_load){50 * GIB, 1};
+	place.gpu[0].load = (struct place_load){.charged = 50 * GIB, .n_jobs = 1};
 	place.gpu[0].facts.degree = 1;
 	assert_true(place_can_empty(&place, 0, &request));
 	place.gpu[0].facts.others = 20 * GIB;
@@ -324,7 +341,7 @@ static void the_best_gpu_is_chosen(void **state)
 	place.gpu[2].facts.idle_ns = S;
 	assert_int_equal(choose(request_of(10)), 2);
 	/* Where it fits stands before where it would take turns, whatever the score. */
-	place.gpu[2].load = (struct place_load){71 * GIB, 1};
+	place.gpu[2].load = (struct place_load){.charged = 71 * GIB, .n_jobs = 1};
 	place.gpu[1].load.n_jobs = 3;
 	place.gpu[1].facts.temperature = 100;
 	for (int i = 0; i < 4; i++)
@@ -458,6 +475,7 @@ int main(void)
 		cmocka_unit_test(each_reason_excludes_a_gpu),
 		cmocka_unit_test(a_job_takes_turns_as_far_as_the_sharing_degree_allows),
 		cmocka_unit_test(nobody_takes_turns_with_bytes_of_others_than_clients),
+		cmocka_unit_test(nobody_takes_turns_with_bytes_of_critical_programs),
 		cmocka_unit_test(a_gpu_that_jobs_will_leave_can_be_waited_for),
 		cmocka_unit_test(the_reason_for_all_is_the_one_that_may_end_first),
 		cmocka_unit_test(the_best_gpu_is_chosen),

@@ -172,6 +172,36 @@ def test_a_job_starts_in_turns_unless_it_is_to_wait_for_room(node):
     whole.expect(0)
 
 
+def test_a_critical_program_gives_no_turns_so_its_bytes_count_for_good(node):
+    node.start_scheduler()
+    critical = node.app("oversub", "--size", "100MiB", "--passes", 1, "--until", node.flag("enough"),
+                        NVSHARE_PRIORITY="critical")
+    until("no turn brings a full job its memory", lambda: node.place("--memory", FULL)["gpu"] is None)
+    job = node.run("--memory", FULL, "--", "true")
+    assert node.await_state(job, "waiting")["why"] == "memory"
+    node.ctl("set", "priority", "normal", f"pid:{critical.pid}")
+    job.expect(0)
+    node.flag("enough").touch()
+    critical.expect_verified()
+
+
+def test_a_critical_job_waits_for_room_and_keeps_it(node):
+    node.start_scheduler()
+    first = node.hold()
+    node.await_state(first, "running")
+    loop = f"while [ ! -e {node.flag('critical')} ]; do sleep 0.02; done"
+    critical = node.run("--priority", "critical", "--memory", "100M", "--", "sh", "-c", loop)
+    assert node.await_state(critical, "waiting")["why"] == "memory"
+    node.flag("enough").touch()
+    first.expect(0)
+    node.await_state(critical, "running")
+    second = node.run("--memory", FULL, "--", "true")
+    assert node.await_state(second, "waiting")["why"] == "memory"
+    node.flag("critical").touch()
+    critical.expect(0)
+    second.expect(0)
+
+
 def test_a_queued_job_stops_no_program(node):
     node.start_scheduler()
     busy = node.app("oversub", "--size", "150MiB", "--passes", 1, "--until", node.flag("enough"))

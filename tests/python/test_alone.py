@@ -645,7 +645,7 @@ def test_a_config_file_may_have_both(tmp_path):
 
 def test_the_node_s_keys_and_settings_are_those_of_the_scheduler_s_file():
     table = (ROOT / "src" / "daemon" / "settings" / "config_keys.c").read_text()
-    sets = dict(re.findall(r'SETS\("([\w.\[\]]+)", \w+, "(\w+)"', table))
+    sets = dict(re.findall(r'(?:SETS|LISTS)\("([\w.\[\]]+)", \w+, "(\w+)"', table))
     left_out = re.findall(r'LEFT_OUT\("([\w.\[\]]+)"', table)
 
     def settings_in(known, path=""):

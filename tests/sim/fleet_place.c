@@ -34,24 +34,12 @@ static int place_fewest(const struct fleet_node *node, const struct fleet_job *j
 	return best;
 }
 
-/* The most that one program needs there which takes turns. */
-static uint64_t place_largest(const struct fleet_node *node, uint32_t gpu)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < node->replicas; i++) {
-		const struct fleet_program *p = &node->programs[gpu * node->replicas + i];
-
-		if (p->is_used && !fleet_is_critical(fleet_job_of(node, p)) && p->bytes > bytes)
-			bytes = p->bytes;
-	}
-	return bytes + FLEET_CONTEXT;
-}
-
-/* Memory of critical programs takes no turns, so it counts like that of others than clients. */
+/* As the daemon asks for jobs: a critical one waits for room, and its memory takes no turns. */
 static int place_by_core(struct fleet_node *node, const struct fleet_job *job, uint64_t now_ns)
 {
-	struct place_request request = {.need = job->bytes + FLEET_CONTEXT, .gpu = PLACE_ANY};
+	struct place_request request = {.need = job->bytes + FLEET_CONTEXT,
+					.gpu = PLACE_ANY,
+					.is_whole = fleet_is_critical(job)};
 	struct place_score scores[PLACE_GPUS_MAX];
 	uint32_t best;
 
@@ -63,19 +51,14 @@ static int place_by_core(struct fleet_node *node, const struct fleet_job *job, u
 			.is_known = true,
 			.total = FLEET_CARD,
 			.reserve = PLACE_RESERVE,
-			.external = gpu->critical_bytes,
-			.others = gpu->placed_bytes - gpu->critical_bytes,
+			.others = gpu->placed_bytes,
+			.critical = gpu->critical_bytes,
 			.n_others = gpu->n_programs,
 			.degree = node->replicas,
 			.utilization = (uint32_t)(gpu->share * 100),
 			.temperature = PLACE_UNKNOWN,
 			.idle_ns = is_busy ? 0 : now_ns - gpu->busy_ns,
 		};
-		/* Else the jobs that are there could have no turn any more. */
-		if (fleet_is_critical(job) &&
-		    gpu->critical_bytes + request.need + place_largest(node, i) >
-			    FLEET_CARD - PLACE_RESERVE)
-			request.apart |= UINT32_C(1) << i;
 	}
 	best = place_choose(&node->place, &request, now_ns, scores);
 	return best == PLACE_NONE ? -1 : (int)best;

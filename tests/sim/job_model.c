@@ -35,7 +35,7 @@ static uint64_t job_charge(const struct job_model_job *job)
 static void job_model_load(struct job_model *model)
 {
 	for (int gpu = 0; gpu < PLACE_GPUS_MAX; gpu++)
-		model->place.gpu[gpu].load = (struct place_load){0, 0};
+		model->place.gpu[gpu].load = (struct place_load){0};
 	for (uint32_t i = 0; i < model->n_slots; i++) {
 		const struct job_model_job *job = &model->jobs[i];
 
@@ -43,6 +43,8 @@ static void job_model_load(struct job_model *model)
 			continue;
 		model->place.gpu[job->gpu].load.n_jobs++;
 		model->place.gpu[job->gpu].load.charged += job_charge(job);
+		if (job->request.is_critical)
+			model->place.gpu[job->gpu].load.critical += job_charge(job);
 	}
 }
 
@@ -519,7 +521,8 @@ static void job_model_compare(struct job_model *model, const struct jobs *jobs, 
 		const struct place_load *real = &jobs->place.gpu[gpu].load;
 		const struct place_load *load = &model->place.gpu[gpu].load;
 
-		assert(real->n_jobs == load->n_jobs && real->charged == load->charged);
+		assert(real->n_jobs == load->n_jobs && real->charged == load->charged &&
+		       real->critical == load->critical);
 	}
 	(void)job_next_due(model, &due_ns);
 	if (is_full)

@@ -87,6 +87,7 @@ static void sim_check_start(const struct jobs_action *a)
 	uint64_t margin = slot->facts.total / 100 * c->margin_percent;
 	uint32_t n_on = slot->facts.n_others + slot->load.n_jobs;
 	uint64_t used = slot->facts.external + slot->facts.others + slot->load.charged;
+	uint64_t fixed = slot->facts.external + slot->facts.critical + slot->load.critical;
 
 	margin = margin < c->margin_bytes ? margin : c->margin_bytes;
 	margin = margin > slot->facts.reserve ? margin : slot->facts.reserve;
@@ -97,6 +98,7 @@ static void sim_check_start(const struct jobs_action *a)
 		assert(used + margin <= slot->facts.total);
 	else
 		assert(!sim.programs[a->job].submitted.request.is_whole &&
+		       sim.jobs.slots[a->job].request.need + fixed + margin <= slot->facts.total &&
 		       (slot->facts.degree > 0 || n_on <= c->turns_max));
 }
 
@@ -197,6 +199,8 @@ static struct jobs_event sim_any_job(uint32_t job)
 		event.request.is_whole = !sim_is_one_in(8);
 		event.request.need = (sim_is_one_in(8) ? 5 : 80) * GIB;
 	}
+	if (sim_is_one_in(8))
+		event.request.is_whole = event.request.is_critical = true;
 	if (sim_is_one_in(2))
 		event.request.model.text[0] = (char)('a' + sim_below(4));
 	return event;
@@ -286,6 +290,7 @@ static void sim_change_gpu(void)
 		*facts = (struct place_gpu){.is_known = false};
 	if (facts->is_known) {
 		facts->others = sim_below(3) * facts->total / 4;
+		facts->critical = sim_is_one_in(4) ? facts->others : 0;
 		facts->n_others = facts->others > 0;
 		facts->degree = (uint32_t)sim_below(4);
 		facts->external = sim_is_one_in(4) ? facts->total / 2 : 0;
@@ -506,7 +511,7 @@ static void sim_check_starvation(void)
 
 			event.owner = 7;
 			event.priority = JOBS_PRIORITY_MAX;
-			event.request.is_whole = false;
+			event.request.is_whole = event.request.is_critical = false;
 			event.request.gpu = PLACE_ANY;
 			event.request.need = GIB;
 			sim_submit(event);

@@ -135,7 +135,7 @@ static int jobs_check_submit(const struct jobs *jobs, const struct jobs_event *e
 		return JOBS_E_EXISTS;
 	if (!u64_is_within(r->need, 1, PLACE_BYTES_MAX) || event->since_ns > event->now_ns ||
 	    event->priority > JOBS_PRIORITY_MAX || event->n_retries > JOBS_RETRIES_MAX ||
-	    (r->gpu != PLACE_ANY && r->gpu >= PLACE_GPUS_MAX))
+	    (r->gpu != PLACE_ANY && r->gpu >= PLACE_GPUS_MAX) || (r->is_critical && !r->is_whole))
 		return JOBS_E_VALUE;
 	if (event->is_restored || event->type == JOBS_EVENT_ADOPT)
 		return 0;
@@ -271,7 +271,7 @@ static bool jobs_are_facts_alike(const struct place_gpu *a, const struct place_g
 {
 	return a->is_known == b->is_known && a->is_out == b->is_out && a->total == b->total &&
 	       a->reserve == b->reserve && a->external == b->external && a->others == b->others &&
-	       a->n_others == b->n_others && a->degree == b->degree;
+	       a->critical == b->critical && a->n_others == b->n_others && a->degree == b->degree;
 }
 
 static int jobs_on_gpu(struct jobs *jobs, const struct jobs_event *event)
@@ -281,7 +281,7 @@ static int jobs_on_gpu(struct jobs *jobs, const struct jobs_event *event)
 
 	if (event->gpu >= PLACE_GPUS_MAX || facts->total > PLACE_BYTES_MAX ||
 	    facts->reserve > PLACE_BYTES_MAX || facts->external > PLACE_BYTES_MAX ||
-	    facts->n_others > PROGRAMS_MAX)
+	    facts->critical > facts->others || facts->n_others > PROGRAMS_MAX)
 		return JOBS_E_VALUE;
 	known = &jobs->place.gpu[event->gpu].facts;
 	if (event->is_other || !facts->is_known)

@@ -90,6 +90,8 @@ struct jobs_request {
 	struct place_name model; /* not set: none */
 	uint32_t gpu;            /* index, or PLACE_ANY */
 	bool is_whole;           /* waits for room */
+	bool is_critical;        /* its memory stays while it runs, so no turns bring it; needs
+				  * is_whole */
 	uint64_t apart;          /* a number: no two jobs with the same one share a GPU; 0: none */
 };
 

@@ -34,6 +34,8 @@ void jobs_load_charge(struct jobs *jobs, uint32_t job)
 	if (charged == j->charged)
 		return;
 	load->charged += charged - j->charged;
+	if (j->request.is_critical)
+		load->critical += charged - j->charged;
 	j->charged = charged;
 	jobs->is_changed = true;
 }

@@ -47,6 +47,8 @@ static void jobs_gpus_assert_valid(const struct jobs *jobs)
 			continue;
 		sums[j->gpu].n_jobs++;
 		sums[j->gpu].charged += j->charged;
+		if (j->request.is_critical)
+			sums[j->gpu].critical += j->charged;
 	}
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
 		const struct place_slot *slot = &jobs->place.gpu[gpu];
@@ -54,6 +56,7 @@ static void jobs_gpus_assert_valid(const struct jobs *jobs)
 
 		assert(slot->load.n_jobs == sums[gpu].n_jobs);
 		assert(slot->load.charged == sums[gpu].charged);
+		assert(slot->load.critical == sums[gpu].critical);
 		assert(slot->n_models <= PLACE_MODELS_MAX);
 		assert(booker == JOBS_NONE || booker < jobs->n_slots);
 	}

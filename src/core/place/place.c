@@ -143,9 +143,10 @@ static void place_add_parts(const struct place *place, uint32_t gpu,
 static bool place_may_turn(const struct place *place, uint32_t gpu,
 			   const struct place_request *request, const struct place_score *s)
 {
-	uint64_t external = place->gpu[gpu].facts.external;
+	const struct place_slot *slot = &place->gpu[gpu];
+	uint64_t fixed = slot->facts.external + slot->facts.critical + slot->load.critical;
 
-	if (request->is_whole || request->need > u64_excess(s->total, s->margin + external))
+	if (request->is_whole || request->need > u64_excess(s->total, s->margin + fixed))
 		return false;
 	return s->degree > 0 || s->n_on < place->config.turns_max;
 }

@@ -20,7 +20,8 @@
  *
  * The job fits where free bytes are at least its need and the margin. Such a GPU stands before one
  * on which the job would take turns. Among the former the score decides; among the latter the
- * number of programs and jobs there, then the score. The lower index wins a tie.
+ * number of programs and jobs there, then the score. The lower index wins a tie. Turns bring a job
+ * no bytes of those who take none, which are external and critical programs.
  *
  * Pure: the caller gives facts and time. The state is bytes, without a pointer.
  * Ownership: struct place is the caller's. Threading: none; one caller at a time.
@@ -71,6 +72,7 @@ struct place_gpu {
 	uint64_t reserve;     /* bytes that the scheduler keeps in no budget */
 	uint64_t external;    /* bytes of programs that are no clients: they take no turns */
 	uint64_t others;      /* bytes: footprints of clients that are no job's */
+	uint64_t critical;    /* bytes of others that stay: their clients are critical */
 	uint32_t n_others;    /* clients that are no job's */
 	uint32_t degree;      /* the GPU's sharing degree: 1 in the modes serial and concurrent; 0:
 			       * any number */
@@ -81,8 +83,9 @@ struct place_gpu {
 
 /* The part of a GPU that jobs take. */
 struct place_load {
-	uint64_t charged; /* bytes: of each job its reservation or its footprint, the larger one */
-	uint32_t n_jobs;  /* that have been started and have not ended */
+	uint64_t charged;  /* bytes: of each job its reservation or its footprint, the larger one */
+	uint64_t critical; /* bytes of charged that stay: their jobs are critical */
+	uint32_t n_jobs;   /* that have been started and have not ended */
 };
 
 struct place_model {

@@ -350,6 +350,8 @@ void gpus_account(struct gpu *gpu, const struct memory_account *before,
 	gpu_turn_period(gpu, now_ns);
 	gpu->reported += account_counted(after) - account_counted(before);
 	gpu->footprint += gpus_footprint(after) - gpus_footprint(before);
+	gpu->critical += after->is_critical ? gpus_footprint(after) : 0;
+	gpu->critical -= before->is_critical ? gpus_footprint(before) : 0;
 	gpu->footprint_low[0] = u64_min(gpu->footprint_low[0], gpu->footprint);
 	gpu->allowed += account_larger(after) + after->second + after->kept;
 	gpu->allowed -= account_larger(before) + before->second + before->kept;

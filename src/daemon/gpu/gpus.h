@@ -25,6 +25,7 @@ struct gpu {
 	uint64_t total;                /* bytes; 0: the entry is free */
 	uint64_t reported;             /* on the card, by our clients' reports */
 	uint64_t footprint;            /* reported, and bytes in host memory */
+	uint64_t critical;             /* the part of footprint of critical clients */
 	uint64_t footprint_low[2];     /* the least footprint of this period, and of the last one */
 	uint64_t period_ns;            /* when this period began */
 	uint64_t allowed;              /* by budgets, or reports if they are more; and kept bytes */
@@ -119,6 +120,7 @@ struct memory_account {
 	uint64_t doubted; /* of its report or budget, bytes that are not there: in no sum */
 	uint64_t contexts;
 	uint64_t promised; /* bytes of a pager context that it may make */
+	bool is_critical;  /* it keeps its memory */
 };
 
 uint64_t gpus_footprint(const struct memory_account *account); /* on the card and in host memory */

@@ -6,6 +6,7 @@
 #include "daemon/server.h"
 
 #include <string.h>
+#include <utlist.h>
 
 void job_facts_config(struct server *server)
 {
@@ -40,13 +41,26 @@ static void facts_note_use(struct server *server, uint32_t index)
 	queue->gpu_ns[index] = gpu_ns;
 }
 
+/* The programs of a critical job count in its charge. */
+static uint64_t facts_critical(const struct server *server, uint32_t index)
+{
+	uint64_t of_jobs = 0;
+	const struct job_entry *entry;
+
+	DL_FOREACH (server->jobs.started, entry) {
+		if (entry->gpu == index && entry->submit.priority == NVSHARE_PRIORITY_CRITICAL)
+			of_jobs += entry->footprint;
+	}
+	return u64_excess(server->gpus.at[index].critical, of_jobs);
+}
+
 static void facts_fill(struct server *server, uint32_t index, struct place_gpu *ret)
 {
 	const struct job_queue *queue = &server->jobs;
 	const struct gpu *gpu = &server->gpus.at[index];
 	struct nvshare_status_state state;
 	struct sched_gpu_status status;
-	uint64_t idle_from_ns;
+	uint64_t idle_from_ns, others;
 
 	*ret = (struct place_gpu){.is_known = false};
 	if (index >= server->gpus.n || !gpu->total || !gpu->is_told)
@@ -55,14 +69,15 @@ static void facts_fill(struct server *server, uint32_t index, struct place_gpu *
 	states_fill(server, index, &state);
 	facts_note_use(server, index);
 	idle_from_ns = queue->busy_ns[index] ? queue->busy_ns[index] : server->started_ns;
+	others = u64_min(u64_excess(gpu->footprint, queue->footprints[index]), PLACE_BYTES_MAX);
 	*ret = (struct place_gpu){
 		.is_known = true,
 		.is_out = gpu->is_out || grace_is_on(server),
 		.total = u64_min(gpu->total, PLACE_BYTES_MAX),
 		.reserve = u64_excess(status.total, status.usable),
-		.others = u64_min(gpu->external +
-					  u64_excess(gpu->footprint, queue->footprints[index]),
-				  PLACE_BYTES_MAX),
+		.external = u64_min(gpu->external, PLACE_BYTES_MAX),
+		.others = others,
+		.critical = u64_min(facts_critical(server, index), others),
 		.n_others = (uint32_t)u64_excess(gpu->n_clients, queue->n_programs[index]),
 		.degree = status.config.mode == SCHED_MODE_AUTO ? status.config.sharing_degree : 1,
 		.utilization = state.known & NVSHARE_STATE_KNOWS_UTILIZATION

@@ -103,6 +103,7 @@ static uint64_t submit_apart(const char *word, uint32_t owner)
 static int submit_request(const struct server *server, const struct nvshare_submit *submit,
 			  uint32_t owner, uint64_t memory, struct jobs_request *ret, char *ret_text)
 {
+	bool is_critical = submit->priority == NVSHARE_PRIORITY_CRITICAL;
 	struct estimate_work work;
 	uint32_t mask;
 	int r;
@@ -122,7 +123,8 @@ static int submit_request(const struct server *server, const struct nvshare_subm
 		.need = memory,
 		.model = work.model,
 		.gpu = PLACE_ANY,
-		.is_whole = submit->flags & NVSHARE_SUBMIT_WHOLE,
+		.is_whole = is_critical || submit->flags & NVSHARE_SUBMIT_WHOLE,
+		.is_critical = is_critical,
 		.apart = submit_apart(submit->apart, owner),
 	};
 	ret->gpu = submit_choose(server, ret, mask);
@@ -357,6 +359,7 @@ void job_submit_place(struct server *server, struct peer *peer, uint32_t seq,
 		      const struct nvshare_submit *submit)
 {
 	uint32_t owner = job_queue_owner(peer), gpu;
+	struct nvshare_submit tidy = *submit;
 	struct nvshare_placement answer = {
 		.memory = submit_memory(server, submit, owner),
 		.n_queued = jobs_n_queued(&server->jobs.core),
@@ -366,7 +369,8 @@ void job_submit_place(struct server *server, struct peer *peer, uint32_t seq,
 	struct jobs_request request;
 	char text[NVSHARE_TEXT_LEN];
 
-	if (submit_request(server, submit, owner, answer.memory, &request, text)) {
+	submit_tidy(server, peer, &tidy);
+	if (submit_request(server, &tidy, owner, answer.memory, &request, text)) {
 		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID, "%s", text);
 		return;
 	}

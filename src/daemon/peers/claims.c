@@ -115,6 +115,7 @@ static void claims_change(struct server *server, struct peer *client,
 	};
 
 	client->claim = *claim;
+	server_account(server, client, client->account.on_card, client->account.budget);
 	(void)dispatch_event(server, &event);
 	shares_claim(server, client);
 }

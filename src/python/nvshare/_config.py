@@ -32,15 +32,15 @@ _SETTINGS = {
 _NODE = {
     "scheduler": {
         "poll_interval_ms": (_NUMBER, "NVSHARE_POLL_INTERVAL_MS"),
-        "memory_safety_margin_mb": (_NUMBER, None),
-        "max_models_per_gpu": (_NUMBER, None),
-        "model_cache_ttl_seconds": (_NUMBER, None),
+        "memory_safety_margin_mb": (_NUMBER, "NVSHARE_JOB_MARGIN"),
+        "max_models_per_gpu": (_NUMBER, "NVSHARE_JOB_MODELS_MAX"),
+        "model_cache_ttl_seconds": (_NUMBER, "NVSHARE_JOB_MODEL_TTL_SEC"),
         "worker_heartbeat_interval_seconds": (_NUMBER, "NVSHARE_HEARTBEAT_SEC"),
         "worker_heartbeat_timeout_seconds": (_NUMBER, "NVSHARE_HEARTBEAT_LIMIT_SEC"),
-        "default_task_timeout_seconds": (_NUMBER, None),
-        "max_task_timeout_seconds": (_NUMBER, None),
-        "gpu_ids": [(_NUMBER, None)],
-        "reserved_gpu_ids": [(_NUMBER, None)],
+        "default_task_timeout_seconds": (_NUMBER, "NVSHARE_JOB_LIMIT_SEC"),
+        "max_task_timeout_seconds": (_NUMBER, "NVSHARE_JOB_LIMIT_MAX_SEC"),
+        "gpu_ids": [(_NUMBER, "NVSHARE_JOB_GPUS")],
+        "reserved_gpu_ids": [(_NUMBER, "NVSHARE_JOB_GPUS_RESERVED")],
     },
     "preemption": {
         "enabled": (_BOOL, "NVSHARE_HOLD"),
