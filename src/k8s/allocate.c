@@ -62,7 +62,7 @@ static int allocate_add_env(V1beta1__ContainerAllocateResponse *response,
 {
 	V1beta1__ContainerAllocateResponse__EnvsEntry *entry =
 		METHODS_NEW(answer, V1beta1__ContainerAllocateResponse__EnvsEntry,
-			    V1BETA1__CONTAINER_ALLOCATE_RESPONSE__ENVS_ENTRY__INIT);
+			    v1beta1__container_allocate_response__envs_entry__init);
 
 	if (!entry || !key || !value)
 		return -1;
@@ -113,7 +113,7 @@ static int allocate_add_mount(V1beta1__ContainerAllocateResponse *response,
 			      struct methods_answer *answer, const char *host,
 			      const char *container)
 {
-	V1beta1__Mount *mount = METHODS_NEW(answer, V1beta1__Mount, V1BETA1__MOUNT__INIT);
+	V1beta1__Mount *mount = METHODS_NEW(answer, V1beta1__Mount, v1beta1__mount__init);
 
 	if (!mount)
 		return -1;
@@ -146,7 +146,7 @@ static int allocate_add_file(V1beta1__ContainerAllocateResponse *response,
 			     struct methods_answer *answer, char *path)
 {
 	V1beta1__DeviceSpec *file =
-		METHODS_NEW(answer, V1beta1__DeviceSpec, V1BETA1__DEVICE_SPEC__INIT);
+		METHODS_NEW(answer, V1beta1__DeviceSpec, v1beta1__device_spec__init);
 
 	if (!file || !path)
 		return -1;
@@ -188,7 +188,7 @@ static int allocate_cdi(const struct methods *methods, const char *uuid,
 			V1beta1__ContainerAllocateResponse *response, struct methods_answer *answer)
 {
 	V1beta1__CDIDevice *device =
-		METHODS_NEW(answer, V1beta1__CDIDevice, V1BETA1__CDIDEVICE__INIT);
+		METHODS_NEW(answer, V1beta1__CDIDevice, v1beta1__cdidevice__init);
 
 	response->cdi_devices = METHODS_ARRAY(answer, V1beta1__CDIDevice, 1);
 	if (!device || !response->cdi_devices)
@@ -206,7 +206,7 @@ V1beta1__ContainerAllocateResponse *allocate_container(
 {
 	V1beta1__ContainerAllocateResponse *response =
 		METHODS_NEW(answer, V1beta1__ContainerAllocateResponse,
-			    V1BETA1__CONTAINER_ALLOCATE_RESPONSE__INIT);
+			    v1beta1__container_allocate_response__init);
 	const struct devices_gpu *gpu;
 	const char *fault;
 	int at, r;

@@ -48,16 +48,9 @@ void *methods_take(struct methods_answer *answer, size_t size)
 				    "the request or its answer is too large");
 }
 
-void *methods_copy(struct methods_answer *answer, const void *value, size_t size)
-{
-	void *copy = methods_take(answer, size);
-
-	return copy ? memcpy(copy, value, size) : NULL;
-}
-
 char *methods_print(struct methods_answer *answer, const char *format, ...)
 {
-	char text[2 * PATH_MAX];
+	char text[2 * PATH_MAX], *copy;
 	va_list args;
 	int n;
 
@@ -66,7 +59,8 @@ char *methods_print(struct methods_answer *answer, const char *format, ...)
 	va_end(args);
 	if (n < 0 || (size_t)n >= sizeof(text))
 		return methods_fail(answer, GRPC_INTERNAL, "a text of the answer is too long");
-	return methods_copy(answer, text, (size_t)n + 1);
+	copy = methods_take(answer, (size_t)n + 1);
+	return copy ? memcpy(copy, text, (size_t)n + 1) : NULL;
 }
 
 static void methods_pack(struct methods_answer *answer, const ProtobufCMessage *message)
@@ -119,8 +113,8 @@ static V1beta1__TopologyInfo *methods_topology(int numa, struct methods_answer *
 
 	if (numa == DEVICES_NO_NUMBER)
 		return NULL;
-	topology = METHODS_NEW(answer, V1beta1__TopologyInfo, V1BETA1__TOPOLOGY_INFO__INIT);
-	node = METHODS_NEW(answer, V1beta1__NUMANode, V1BETA1__NUMANODE__INIT);
+	topology = METHODS_NEW(answer, V1beta1__TopologyInfo, v1beta1__topology_info__init);
+	node = METHODS_NEW(answer, V1beta1__NUMANode, v1beta1__numanode__init);
 	if (!topology || !node)
 		return NULL;
 	topology->nodes = METHODS_ARRAY(answer, V1beta1__NUMANode, 1);
@@ -142,7 +136,7 @@ static void methods_list(const struct devices *devices, struct methods_answer *a
 
 		for (uint32_t i = 0; i < devices->n_replicas && !answer->code; i++) {
 			V1beta1__Device *device =
-				METHODS_NEW(answer, V1beta1__Device, V1BETA1__DEVICE__INIT);
+				METHODS_NEW(answer, V1beta1__Device, v1beta1__device__init);
 
 			if (!device)
 				return;
@@ -214,7 +208,7 @@ static V1beta1__ContainerPreferredAllocationResponse *prefer_container(
 {
 	V1beta1__ContainerPreferredAllocationResponse *response =
 		METHODS_NEW(answer, V1beta1__ContainerPreferredAllocationResponse,
-			    V1BETA1__CONTAINER_PREFERRED_ALLOCATION_RESPONSE__INIT);
+			    v1beta1__container_preferred_allocation_response__init);
 	struct devices_set taken = *chosen;
 	struct prefer_question question;
 	struct devices_at *list;
@@ -315,8 +309,9 @@ void methods_call(const struct methods *methods, enum method method, const uint8
 void methods_register(const char *resource, const char *endpoint, struct methods_answer *ret)
 {
 	V1beta1__DevicePluginOptions options = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
-	V1beta1__RegisterRequest request = V1BETA1__REGISTER_REQUEST__INIT;
+	V1beta1__RegisterRequest request;
 
+	v1beta1__register_request__init(&request);
 	request.version = methods_print(ret, "v1beta1");
 	request.endpoint = methods_print(ret, "%s", endpoint);
 	request.resource_name = methods_print(ret, "%s", resource);

@@ -15,10 +15,14 @@ __attribute__((format(printf, 3, 4))) void *methods_fail(struct methods_answer *
 /* Memory of the answer; NULL: the call has failed. */
 void *methods_take(struct methods_answer *answer, size_t size);
 
-/* A message of the answer: its type's _INIT value is copied. NULL: the call has failed. */
-#define METHODS_NEW(answer, type, init) \
-	((type *)methods_copy(answer, &(const type)init, sizeof(type)))
-void *methods_copy(struct methods_answer *answer, const void *value, size_t size);
+/* A message of the answer; init: its type's __init(). NULL: the call has failed. */
+#define METHODS_NEW(answer, type, init)                                   \
+	({                                                                \
+		type *new_message = methods_take((answer), sizeof(type)); \
+		if (new_message)                                          \
+			init(new_message);                                \
+		new_message;                                              \
+	})
 
 /* An array of n pointers; NULL: the call has failed. */
 #define METHODS_ARRAY(answer, type, n) ((type **)methods_take(answer, ((n) + 1) * sizeof(type *)))

@@ -77,8 +77,8 @@ static void what_is_not_of_the_form_is_refused(void **state)
 		"low,uid:1=high,low",
 		"uid:1000=critical,uid:1000=low",
 		"gid:27=high,normal,uid:1=low,gid:27=high",
-		"uid:000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
-		"0000001000=high",
+		("uid:0000000000000000000000000000000000000000000000000000000000000000000000000000000"
+		 "000000000001000=high"),
 		"namespace:=high",
 		"namespace:ml",
 		"namespace:Ml=high",

@@ -270,8 +270,8 @@ static void settings_are_read_strictly(void **state)
 		"--environment=,",
 		"--library=",
 		"--cdi-kind=gpu",
-		"--resource=" /* longer than the kubelet's and our limit */
-		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/b",
+		/* longer than the kubelet's and our limit */
+		"--resource=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/b",
 	};
 	struct plugin_options options;
 	char text[PLUGIN_TEXT_LEN];

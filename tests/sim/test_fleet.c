@@ -18,6 +18,7 @@ struct rig {
 	struct fleet_trace trace;
 	struct fleet_stats stats;
 	struct fleet_node node;
+	uint64_t now_ns; /* of the next step */
 	uint64_t end_ns[JOBS];
 	enum fleet_end end[JOBS];
 };
@@ -26,10 +27,12 @@ struct rig {
 static void rig_add(struct rig *rig, enum fleet_kind kind, double length_s, double demand,
 		    double memory)
 {
-	rig->jobs[rig->trace.n_jobs++] = (struct fleet_job){
+	size_t number = rig->trace.n_jobs++;
+
+	rig->jobs[number] = (struct fleet_job){
 		.kind = kind,
-		.owner = (uint32_t)rig->trace.n_jobs,
-		.seed = rig->trace.n_jobs,
+		.owner = (uint32_t)number,
+		.seed = number,
 		.bytes = (uint64_t)(memory * (double)FLEET_CARD),
 		.length_s = length_s,
 		.demand = demand,
@@ -50,11 +53,11 @@ static void rig_begin(struct rig *rig, enum fleet_way way)
 }
 
 /* Until the time has come, or nothing is left to do. */
-static void rig_run(struct rig *rig, double until_s)
+static void rig_run_to(struct rig *rig, uint64_t until_ns)
 {
-	uint64_t now_ns = 0, until_ns = (uint64_t)(until_s * 1e9);
+	while (rig->now_ns <= until_ns) {
+		uint64_t now_ns = rig->now_ns;
 
-	while (now_ns <= until_ns) {
 		fleet_node_run(&rig->node, now_ns);
 		fleet_node_check(&rig->node);
 		for (uint32_t i = 0; i < rig->node.n_ended; i++) {
@@ -62,8 +65,13 @@ static void rig_run(struct rig *rig, double until_s)
 			rig->end[rig->node.ended[i].job] = rig->node.ended[i].end;
 		}
 		rig->node.n_ended = 0;
-		now_ns = fleet_node_next(&rig->node);
+		rig->now_ns = fleet_node_next(&rig->node);
 	}
+}
+
+static void rig_run(struct rig *rig, double until_s)
+{
+	rig_run_to(rig, (uint64_t)(until_s * 1e9));
 }
 
 static void rig_end(struct rig *rig)
@@ -122,7 +130,7 @@ static void servers_come_first_under_nvshare_and_notebooks_before_trainings(void
 	rig_add(&rig, FLEET_NOTEBOOK, 1e6, 1, 0.1);
 	rig_begin(&rig, FLEET_NVSHARE);
 	while (!rig.node.programs[2].is_working)
-		rig_run(&rig, (double)fleet_node_next(&rig.node) / 1e9);
+		rig_run_to(&rig, rig.now_ns);
 	assert_near(rig.node.programs[0].share, 0.3, 1e-9);
 	assert_near(rig.node.programs[1].share, (0.979 - 0.3) / 11, 1e-9);
 	assert_near(rig.node.programs[2].share, (0.979 - 0.3) / 11 * 10, 1e-9);
