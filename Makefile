@@ -290,7 +290,9 @@ freezing_apps := $(addprefix $(B)/tests/apps/,flow freeze jpeg latency locks vid
 $(freezing_apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/src/hook/freeze/hook_ioctl.o \
     $(B)/libapp.a $(B)/libhook.a $(libs)
 	$(LINK) -Wl,--export-dynamic-symbol=ioctl -o $@ $^ -ldl -lm
-$(filter-out $(freezing_apps),$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
+$(B)/tests/apps/task: $(B)/tests/apps/task.o $(libs)
+	$(LINK) -o $@ $^
+$(filter-out $(freezing_apps) %/task,$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
 
 $(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))

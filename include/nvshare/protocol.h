@@ -413,7 +413,8 @@ struct nvshare_status_node {
 	uint32_t credit_round_ms; /* of a client with the default weight; from older schedulers 0 */
 	char version[16];
 	uint32_t sharing_degree; /* mode auto: so many clients on a GPU at once; 0: any number */
-	uint32_t unused;
+	uint16_t n_jobs_running; /* they have a GPU; from older schedulers 0 */
+	uint16_t n_jobs_waiting; /* the same */
 };
 
 struct nvshare_status_gpu {
@@ -867,6 +868,7 @@ enum nvshare_job_end {
 	NVSHARE_JOB_END_LIMIT,   /* it ran longer than its time limit */
 	NVSHARE_JOB_END_GAVE_UP, /* its process ended, or gave up, before the command began */
 	NVSHARE_JOB_END_LOST,    /* its process ended without a word */
+	NVSHARE_JOB_END_GONE,    /* NVSHARE_SUBMIT_SELF: the command has ended; how is not known */
 	NVSHARE_JOB_END_COUNT
 };
 

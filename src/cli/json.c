@@ -54,15 +54,16 @@ static void print_node(FILE *out, const struct status *status)
 		"  \"mode\": \"%s\",\n  \"sharing_degree\": %u,\n  \"policy\": \"%s\",\n  \"anti_thrash\": %s,\n  \"tq_seconds\": %.3f,\n"
 		"  \"switch_time\": {\"mode\": \"%s\", \"fixed_seconds\": %.3f,"
 		" \"min_seconds\": %.3f, \"max_seconds\": %.3f, \"multiplier\": %u},\n"
-		"  \"credit_round_seconds\": %.3f,\n"
+		"  \"jobs_running\": %u,\n  \"jobs_waiting\": %u,\n  \"credit_round_seconds\": %.3f,\n"
 		"  \"max_runtime_seconds\": %.3f,\n  \"memory_reserve_percent\": %u,\n",
 		node->pid, status->unix_seconds, (double)node->uptime_ns / NS,
 		names_mode[node->mode], node->sharing_degree, names_policy[node->policy],
 		node->anti_thrash ? "true" : "false", (double)node->tq_ns / NS,
 		names_switch_mode[node->switch_mode], (double)node->switch_fixed_ns / NS,
 		(double)node->switch_min_ns / NS, (double)node->switch_max_ns / NS,
-		node->switch_multiplier, node->credit_round_ms / 1e3,
-		(double)node->max_runtime_ns / NS, node->reserve_percent);
+		node->switch_multiplier, node->n_jobs_running, node->n_jobs_waiting,
+		node->credit_round_ms / 1e3, (double)node->max_runtime_ns / NS,
+		node->reserve_percent);
 }
 
 /* The scheduler counts all outsiders, but lists only those with most memory. */
@@ -158,7 +159,7 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 {
 	struct status_counts counts = status_count(status, gpu);
 	const struct nvshare_status_state *state = status_state(status, gpu->index);
-	char uuid[STATUS_UUID_LEN];
+	char uuid[NVSHARE_UUID_LEN];
 
 	(void)fprintf(out, "    {\"index\": %u, \"uuid\": \"%s\", \"name\": ", gpu->index,
 		      status_uuid(gpu, uuid));

@@ -2,6 +2,7 @@
 #include "cli/status.h"
 
 #include "cli/cli.h"
+#include "ipc/names.h"
 #include "util/fd.h"
 
 #include <errno.h>
@@ -41,15 +42,9 @@ void status_deinit(struct status *status)
 	free(status->clients);
 }
 
-const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UUID_LEN])
+const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[NVSHARE_UUID_LEN])
 {
-	const uint8_t *u = gpu->uuid;
-
-	/* GPUs and MIG instances have the same bytes; only NVML's name tells them apart. */
-	(void)snprintf(buf, STATUS_UUID_LEN,
-		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		       strstr(gpu->name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
-		       u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	names_uuid(gpu->name, gpu->uuid, buf);
 	return buf;
 }
 

@@ -36,8 +36,7 @@ void status_deinit(struct status *status);
 int status_receive(int fd, struct status *status, bool *ret_is_last);
 
 /* "GPU-8d0a...", or "MIG-..." for an instance. */
-#define STATUS_UUID_LEN 48
-const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[STATUS_UUID_LEN]);
+const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[NVSHARE_UUID_LEN]);
 
 /* Clients of a GPU by what they do now, each once. A client that runs and waits for room runs. */
 struct status_counts {

@@ -36,6 +36,9 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 	(void)fprintf(out, ", max runtime %s, reserve %u %%, anti-thrash %s\n",
 		      view_seconds(node->max_runtime_ns).s, node->reserve_percent,
 		      node->anti_thrash ? "on" : "off: nobody takes turns");
+	if (node->n_jobs_running || node->n_jobs_waiting)
+		(void)fprintf(out, "jobs: %u with a GPU, %u waiting (nvsharectl queue)\n",
+			      node->n_jobs_running, node->n_jobs_waiting);
 }
 
 /* Collects lines, to fold and print them together. */

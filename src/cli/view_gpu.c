@@ -123,7 +123,7 @@ static void print_counts(FILE *out, struct status_counts counts, uint64_t runnin
 void view_gpu_print(FILE *out, const struct status *status, const struct nvshare_status_gpu *gpu,
 		    bool has_colours)
 {
-	char uuid[STATUS_UUID_LEN];
+	char uuid[NVSHARE_UUID_LEN];
 
 	(void)fprintf(out, "\n%sGPU %u%s  %s%s%s\n", has_colours ? VIEW_BOLD : "", gpu->index,
 		      has_colours ? VIEW_RESET : "", gpu->name, gpu->name[0] ? "  " : "",

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ipc/names.h"
 
+#include <stdio.h>
+#include <string.h>
+
 const char *const names_mode[NVSHARE_MODE_COUNT] = {
 	[NVSHARE_MODE_AUTO] = "auto",
 	[NVSHARE_MODE_SERIAL] = "serial",
@@ -89,7 +92,7 @@ const char *const names_job_why[NVSHARE_JOB_WHY_COUNT] = {
 const char *const names_job_end[NVSHARE_JOB_END_COUNT] = {
 	[NVSHARE_JOB_END_EXIT] = "exit",   [NVSHARE_JOB_END_CANCEL] = "cancel",
 	[NVSHARE_JOB_END_LIMIT] = "limit", [NVSHARE_JOB_END_GAVE_UP] = "gave_up",
-	[NVSHARE_JOB_END_LOST] = "lost",
+	[NVSHARE_JOB_END_LOST] = "lost",   [NVSHARE_JOB_END_GONE] = "gone",
 };
 
 const char *const names_verdict[NVSHARE_VERDICT_COUNT] = {
@@ -105,3 +108,13 @@ const char *const names_verdict[NVSHARE_VERDICT_COUNT] = {
 	[NVSHARE_VERDICT_MEMORY] = "memory",
 	[NVSHARE_VERDICT_BOOKED] = "booked",
 };
+
+void names_uuid(const char *name, const uint8_t uuid[16], char ret_text[NVSHARE_UUID_LEN])
+{
+	const uint8_t *u = uuid;
+
+	(void)snprintf(ret_text, NVSHARE_UUID_LEN,
+		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		       strstr(name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4], u[5],
+		       u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}

@@ -24,4 +24,10 @@ extern const char *const names_job_why[NVSHARE_JOB_WHY_COUNT]; /* [NVSHARE_JOB_W
 extern const char *const names_job_end[NVSHARE_JOB_END_COUNT]; /* [NVSHARE_JOB_END_NOT]: NULL */
 extern const char *const names_verdict[NVSHARE_VERDICT_COUNT];
 
+/*
+ * A GPU's UUID as text, as CUDA_VISIBLE_DEVICES takes it. GPUs and MIG instances have the same
+ * bytes; only NVML's name of the GPU tells them apart.
+ */
+void names_uuid(const char *name, const uint8_t uuid[16], char ret_text[NVSHARE_UUID_LEN]);
+
 #endif

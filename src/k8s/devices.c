@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(GPU_LOAD_UUID_LEN - 1 + sizeof("-999") <= DEVICES_ID_LEN, "the kubelet's limit");
+_Static_assert(NVSHARE_UUID_LEN - 1 + sizeof("-999") <= DEVICES_ID_LEN, "the kubelet's limit");
 
 static uint32_t devices_find_gpu(const struct devices *devices, const char *uuid, size_t len)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "k8s/gpu_load.h"
 
+#include "ipc/names.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +18,6 @@ static struct gpu_load *gpu_loads_find(struct gpu_loads *loads, uint32_t index)
 static void gpu_loads_take_gpu(struct gpu_loads *loads, const struct nvshare_status_gpu *gpu)
 {
 	uint64_t busy_ns = gpu->recent_lc_gpu_ns + gpu->recent_be_gpu_ns;
-	const uint8_t *u = gpu->uuid;
 	struct gpu_load *load;
 
 	if (loads->n == GPU_LOAD_MAX) {
@@ -34,11 +35,7 @@ static void gpu_loads_take_gpu(struct gpu_loads *loads, const struct nvshare_sta
 	};
 	if (gpu->recent_ns)
 		load->busy_permille = (uint32_t)(1000.0 * (double)busy_ns / (double)gpu->recent_ns);
-	/* GPUs and MIG instances have the same bytes; only NVML's name tells them apart. */
-	(void)snprintf(load->uuid, sizeof(load->uuid),
-		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		       strstr(gpu->name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
-		       u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	names_uuid(gpu->name, gpu->uuid, load->uuid);
 }
 
 static void gpu_loads_take_state(struct gpu_loads *loads, const struct nvshare_status_state *state)

@@ -12,14 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GPU_LOAD_MAX      32 /* GPUs of a node; more are left out, and counted */
-#define GPU_LOAD_UUID_LEN 48
+#define GPU_LOAD_MAX 32 /* GPUs of a node; more are left out, and counted */
 
 struct gpu_load {
-	char uuid[GPU_LOAD_UUID_LEN]; /* "GPU-..." or "MIG-..." */
-	uint32_t index;               /* the scheduler's number */
-	uint32_t state;               /* enum nvshare_state */
-	uint32_t xid;                 /* of its last serious error; 0: none */
+	char uuid[NVSHARE_UUID_LEN]; /* "GPU-..." or "MIG-..." */
+	uint32_t index;              /* the scheduler's number */
+	uint32_t state;              /* enum nvshare_state */
+	uint32_t xid;                /* of its last serious error; 0: none */
 	uint32_t n_clients;
 	uint32_t n_waiting;
 	uint32_t busy_permille; /* GPU time of the last ten seconds */

@@ -545,7 +545,7 @@ static void json_carries_the_names_of_seed_000(void **state)
 static void an_instance_has_another_prefix(void **state)
 {
 	struct nvshare_status_gpu mig = {.name = "NVIDIA A100 MIG 1g.5gb"};
-	char uuid[STATUS_UUID_LEN];
+	char uuid[NVSHARE_UUID_LEN];
 
 	(void)state;
 	assert_string_equal(status_uuid(&mig, uuid), "MIG-00000000-0000-0000-0000-000000000000");

@@ -48,6 +48,14 @@ static void assert_status_has(const char *wanted)
 	free(text.at);
 }
 
+static void jobs_are_counted(void **state)
+{
+	(void)state;
+	metrics->node.n_jobs_running = 3;
+	metrics->node.n_jobs_waiting = 70;
+	assert_status_has("\"jobs_running\":3,\"jobs_waiting\":70,");
+}
+
 static void names_are_escaped_and_end_with_their_arrays(void **state)
 {
 	struct nvshare_status_client *client = &metrics->clients[0].status;
@@ -164,6 +172,7 @@ static void a_part_of_a_name_may_fill_its_place(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(jobs_are_counted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_are_escaped_and_end_with_their_arrays, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_paused_client_is_told_from_an_idle_one, set_up,

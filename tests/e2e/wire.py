@@ -34,7 +34,7 @@ TYPES = {
     "REGISTERED": (14, "<IIQ4III"),
     "MEM_REFUSED": (15, "<2Q"),
     "GET_STATUS": (16, "<8s"),
-    "STATUS_NODE": (17, "<6Q10I16s2I"),
+    "STATUS_NODE": (17, "<6Q10I16sI2H"),
     "STATUS_GPU": (18, "<16s39Q6I64s3Q4I"),
     "STATUS_CLIENT": (19, "<13Q2I12I" + MEM + "16I64s128s"),
     "STATUS_END": (20, "<II"),

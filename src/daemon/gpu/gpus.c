@@ -3,6 +3,7 @@
 #include "core/u64.h"
 
 #include "daemon/gpu/link.h"
+#include "ipc/names.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -158,12 +159,7 @@ void gpus_forget(struct gpu *gpu)
 
 void gpus_print_uuid(const struct gpu *gpu, char ret[NVSHARE_UUID_LEN])
 {
-	const uint8_t *u = gpu->uuid;
-
-	(void)snprintf(ret, NVSHARE_UUID_LEN,
-		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		       strstr(gpu->name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
-		       u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	names_uuid(gpu->name, gpu->uuid, ret);
 }
 
 uint64_t gpus_possible_total(uint64_t total)

@@ -119,9 +119,10 @@ int page_json_status(const struct metrics *metrics, struct page_text *ret)
 		return -ENOMEM;
 	(void)fprintf(out,
 		      "{\"version\":\"%s\",\"pid\":%u,\"mode\":\"%s\",\"policy\":\"%s\""
-		      ",\"unlisted\":%u",
+		      ",\"unlisted\":%u,\"jobs_running\":%u,\"jobs_waiting\":%u",
 		      node->version, node->pid, names_mode[node->mode], names_policy[node->policy],
-		      metrics->node.n_unlisted);
+		      metrics->node.n_unlisted, metrics->node.n_jobs_running,
+		      metrics->node.n_jobs_waiting);
 	print_number(out, "uptime_s", (double)node->uptime_ns / 1e9);
 	(void)fputs(",\"gpus\":[", out);
 	for (uint32_t i = 0; i < metrics->n_gpus; i++) {

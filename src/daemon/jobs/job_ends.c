@@ -97,7 +97,10 @@ static enum nvshare_job_end ends_of(const struct job_entry *entry, enum jobs_end
 	case JOBS_END_COUNT_:
 		break;
 	}
-	return was_started && !entry->is_unbegun ? NVSHARE_JOB_END_LOST : NVSHARE_JOB_END_GAVE_UP;
+	if (!was_started || entry->is_unbegun)
+		return NVSHARE_JOB_END_GAVE_UP;
+	return entry->submit.flags & NVSHARE_SUBMIT_SELF ? NVSHARE_JOB_END_GONE
+							 : NVSHARE_JOB_END_LOST;
 }
 
 static void ends_answer(struct server *server, struct peer *peer, const struct job_entry *entry)

@@ -176,6 +176,9 @@ static void fill_end(const struct job_entry *entry, struct nvshare_job *ret)
 	case NVSHARE_JOB_END_LOST:
 		text = "its process ended without a word";
 		break;
+	case NVSHARE_JOB_END_GONE:
+		text = "it ended; the tool that started it knows how";
+		break;
 	case NVSHARE_JOB_END_COUNT:
 		break;
 	}

@@ -33,7 +33,9 @@ void status_fill_node(const struct server *server, struct nvshare_status_node *r
 {
 	const struct sched_config *config = &server->settings.config;
 	struct sched_gpu_config each = sched_gpu_config_of(config);
+	uint32_t n_waiting = jobs_n_queued(&server->jobs.core);
 
+	_Static_assert(JOB_QUEUE_MAX <= UINT16_MAX, "counts of jobs");
 	*ret = (struct nvshare_status_node){
 		.uptime_ns = server->now_ns - server->started_ns,
 		.tq_ns = config->tq_ns,
@@ -53,6 +55,8 @@ void status_fill_node(const struct server *server, struct nvshare_status_node *r
 		.credit_round_ms = (uint32_t)(policy_round_ns(&each) / CLOCK_NS_PER_MS),
 		.version = NVSHARE_VERSION,
 		.sharing_degree = config->sharing_degree,
+		.n_jobs_running = (uint16_t)(server->jobs.n_live - n_waiting),
+		.n_jobs_waiting = (uint16_t)n_waiting,
 	};
 }
 
