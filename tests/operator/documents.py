@@ -2,6 +2,7 @@
 """The commands that the documents give to an operator. A test runs all of them, as they stand there."""
 
 import pathlib
+import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACES = [("README.md", "First real use"), ("src/man/nvshare-scheduler.8.md", "OPERATING")]
@@ -30,3 +31,10 @@ class Documents:
         assert line in self.lines, f"no document says any more: {line}"
         self.unused.discard(line)
         return line
+
+
+def row(first):
+    """The commands of a row of README.md's table of places where programs run."""
+    (line,) = [line for line in section("README.md", "Three places").splitlines() if line.startswith(f"| {first} |")
+               or line.startswith(f"| [{first}]")]
+    return re.findall(r"`([^`]+)`", line)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from cluster import GPU_STATE, NEEDS, NODES, ROOT, TOOL_PATH, Machine, Slurm, until  # noqa: E402
 
-from documents import Documents, blocks, section  # noqa: E402
+from documents import Documents, blocks, row, section  # noqa: E402
 from root_files import HOME  # noqa: E402
 
 README = "src/slurm/README.md"
@@ -125,4 +125,4 @@ def test_the_documents(machine):
     path.look()
     path.use_all()
     path.remove()
-    assert not path.documents.unused
+    assert not path.documents.unused and set(row("Slurm")) <= set(path.documents.lines)
