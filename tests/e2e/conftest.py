@@ -39,6 +39,9 @@ print(memory.used)
 
 
 def pytest_configure(config):
+    # A shell that starts a build in the background makes it ignore these, and all of its programs would.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     config.addinivalue_line("markers", "slow: minutes; only in check-e2e-slow")
 
 
