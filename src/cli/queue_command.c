@@ -225,19 +225,22 @@ int cancel_command(char *const *args)
 static int wait_fetch(const struct nvshare_get_jobs *get, struct list *list)
 {
 	int r = CLI_EXIT_NO_SCHEDULER;
+	bool is_open = true;
 	FILE *quiet = fopen("/dev/null", "we");
 
 	for (int i = 0; i < WAIT_RETRIES && r == CLI_EXIT_NO_SCHEDULER; i++) {
 		FD_CLEANUP int fd = -1;
-		bool was_open;
+		bool was_open = is_open;
 
 		/* Errors of the first tries are not printed: the next try may go well. */
 		request_report_to(i + 1 < WAIT_RETRIES ? quiet : NULL);
 		r = request_open(&fd);
-		was_open = !r;
+		is_open = !r;
+		list->n = 0; /* an answer that was cut off is asked for anew */
 		if (!r)
 			r = list_fetch(fd, get, list);
-		if (was_open)
+		/* It was away, and is back. One that answers wrongly is no restart. */
+		if (is_open && !was_open)
 			i = 0;
 		if (r == CLI_EXIT_NO_SCHEDULER)
 			(void)poll(NULL, 0, WAIT_RETRY_MS);

@@ -37,6 +37,14 @@ static void child_mask(sigset_t *ret)
 	(void)sigfillset(ret);
 	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
 		(void)sigdelset(ret, own[i]);
+	/* The kernel keeps a blocked signal even where it is ignored, as nohup does it. */
+	for (int number = 1; number < NSIG; number++) {
+		struct sigaction act;
+
+		if (number != SIGCHLD && sigaction(number, NULL, &act) == 0 &&
+		    act.sa_handler == SIG_IGN)
+			(void)sigdelset(ret, number);
+	}
 }
 
 /*
@@ -115,13 +123,28 @@ static void child_stop_here(int number)
 
 	(void)sigemptyset(&one);
 	(void)sigaddset(&one, number);
-	if (number != SIGSTOP)
-		(void)sigaction(number, &act, &old);
+	(void)sigaction(number, &act, &old);
 	(void)raise(number);
 	(void)sigprocmask(SIG_UNBLOCK, &one, &before);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
-	if (number != SIGSTOP)
-		(void)sigaction(number, &old, NULL);
+	(void)sigaction(number, &old, NULL);
+}
+
+static bool signal_is_of_terminal(int number)
+{
+	return number == SIGTSTP || number == SIGTTIN || number == SIGTTOU;
+}
+
+/*
+ * The shell sees us stop, and continues both of us. SIGSTOP comes from somebody who will continue
+ * the command itself, and would not know of us.
+ */
+static void child_stop_with(const struct run_child *child, int number)
+{
+	if (!signal_is_of_terminal(number))
+		return;
+	child_stop_here(number);
+	(void)kill(child->pid, SIGCONT);
 }
 
 /* Also of orphans that have come to us. */
@@ -134,9 +157,7 @@ static void child_reap(struct run_child *child)
 		if (pid != child->pid)
 			continue;
 		if (WIFSTOPPED(status)) {
-			/* The shell sees us stop, and continues both of us. */
-			child_stop_here(WSTOPSIG(status));
-			(void)kill(child->pid, SIGCONT);
+			child_stop_with(child, WSTOPSIG(status));
 			continue;
 		}
 		child->status = status;
@@ -177,7 +198,7 @@ int run_child_await_signals(const struct run_child *child)
 
 		if (signal_ends(number))
 			return number;
-		if (number == SIGTSTP || number == SIGTTIN || number == SIGTTOU)
+		if (signal_is_of_terminal(number))
 			child_stop_here(number);
 	}
 	return 0;

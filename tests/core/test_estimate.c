@@ -257,7 +257,7 @@ static void a_record_is_text(void **state)
 	estimate_reset();
 	assert_int_equal(estimate_record_read(&estimate, text, sizeof(text) - 1, &line), 0);
 	estimate_assert_valid(&estimate);
-	len = estimate_record_write(&estimate, written, sizeof(written));
+	len = estimate_record_write(&estimate, UINT32_MAX, written, sizeof(written));
 	assert_int_equal(len, sizeof(text) - 1);
 	assert_memory_equal(written, text, len);
 	assert_string_equal(entries[estimate.used.last].model.text, "-x");
@@ -286,14 +286,15 @@ static void a_record_comes_back_as_it_was(void **state)
 			work.has_units = true;
 			estimate_learn(&estimate, &work, prng_next(&seed));
 		}
-		len = estimate_record_write(&estimate, text, sizeof(text));
+		len = estimate_record_write(&estimate, UINT32_MAX, text, sizeof(text));
 		before = estimate;
 		memcpy(before_entries, entries, sizeof(entries));
 		estimate_reset();
 		assert_int_equal(estimate_record_read(&estimate, text, len, &line), 0);
 		estimate_assert_valid(&estimate);
 		assert_int_equal(estimate.used.n, before.used.n);
-		assert_int_equal(estimate_record_write(&estimate, again, sizeof(again)), len);
+		assert_int_equal(estimate_record_write(&estimate, UINT32_MAX, again, sizeof(again)),
+				 len);
 		assert_memory_equal(again, text, len);
 		/* It may be cut anywhere, and is refused then. */
 		estimate_reset();
@@ -365,10 +366,11 @@ static void a_long_record_leaves_the_most_recent_work(void **state)
 	estimate_init(&all, many, 2 * N, &estimate.config);
 	for (work.owner = 0; work.owner < 2 * N; work.owner++)
 		estimate_learn(&all, &work, 100 * MIB);
-	assert_int_equal(estimate_record_read(&estimate, text,
-					      estimate_record_write(&all, text, sizeof(text)),
-					      &line),
-			 0);
+	assert_int_equal(
+		estimate_record_read(&estimate, text,
+				     estimate_record_write(&all, UINT32_MAX, text, sizeof(text)),
+				     &line),
+		0);
 	for (work.owner = 0; work.owner < 2 * N; work.owner++)
 		assert_int_equal(mib_of(&work), work.owner < N ? 4000 : 100);
 }

@@ -291,6 +291,28 @@ static void a_job_that_waits_for_room_is_passed_for_a_while(void **state)
 	assert_true(job_rig_did(&rig, 4, JOBS_ACTION_START)->gpu == 0);
 }
 
+/* Else jobs of one owner that keep apart would close a GPU to everybody. */
+static void a_job_that_keeps_apart_from_its_own_books_nothing(void **state)
+{
+	struct jobs_event event;
+
+	(void)state;
+	job_rig_init(&rig, 1, 0);
+	for (uint32_t job = 0; job < 2; job++) {
+		event = job_rig_job(&rig, job, 1);
+		event.request.apart = 7;
+		assert_int_equal(job_rig_step(&rig, event), 0);
+	}
+	STARTS(0);
+	assert_int_equal(job_rig_status(&rig, 1).reason, PLACE_APART);
+	job_rig_at(&rig, rig.now + rig.config.age_ns + 1);
+	job_rig_submit(&rig, 2, 10);
+	STARTS(0, 2);
+	assert_int_equal(job_rig_status(&rig, 1).booked, JOBS_NONE);
+	finish(0);
+	STARTS(0, 2, 1);
+}
+
 static void a_booking_ends_with_its_job(void **state)
 {
 	(void)state;
@@ -522,6 +544,7 @@ int main(void)
 		cmocka_unit_test(a_place_for_one_gpu_alone_is_waited_for_without_harm_to_others),
 		cmocka_unit_test(a_dry_run_explains_and_changes_nothing),
 		cmocka_unit_test(a_job_that_waits_for_room_is_passed_for_a_while),
+		cmocka_unit_test(a_job_that_keeps_apart_from_its_own_books_nothing),
 		cmocka_unit_test(a_booking_ends_with_its_job),
 		cmocka_unit_test(a_job_that_goes_before_is_not_kept_off_by_a_booking),
 		cmocka_unit_test(each_booking_takes_one_gpu_the_one_with_most_room),

@@ -399,6 +399,17 @@ def test_jobs_with_the_same_word_keep_apart(node):
         program.expect(0)
 
 
+def test_of_named_gpus_one_that_jobs_may_have_is_taken(node):
+    node.start_scheduler(NVSHARE_SIM_GPUS="3", NVSHARE_JOB_GPUS_RESERVED="0")
+    first = node.hold("--gpu", "1")
+    node.await_state(first, "running")
+    second = node.hold("--gpu", "0,1")
+    assert node.await_state(second, "waiting")["why"] == "memory"
+    node.flag("enough").touch()
+    first.expect(0)
+    second.expect(0)
+
+
 def test_settings_of_jobs_change_under_them(node):
     node.start_scheduler(NVSHARE_SIM_GPUS="2")
     assert node.ctl("set", "job-gpus", "1").returncode == 0

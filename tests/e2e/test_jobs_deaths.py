@@ -50,6 +50,27 @@ def test_a_restart_keeps_every_place_and_number(node):
     node.expect_no_jobs()
 
 
+def test_after_a_clean_stop_nothing_starts_before_all_jobs_are_back(node):
+    node.start_scheduler()
+    first = node.hold(until_flag="first")
+    node.await_state(first, "running")
+    waiting = []
+    for priority in ("low", "high"):
+        waiting.append(node.run("--whole", "--memory", FULL, "--priority", priority, "--", "sh", "-c",
+                                f"echo {priority} >>{node.folder}/order"))
+        node.await_state(waiting[-1], "waiting")
+    node.scheduler.kill(signal.SIGTERM)
+    assert node.scheduler.wait() == 0
+    first.kill()  # its GPU is free by the time that the jobs are back
+    first.wait()
+    node.start_scheduler()
+    for program in waiting:
+        program.expect(0)
+    assert (node.folder / "order").read_text().split() == ["high", "low"]
+    node.flag("first").touch()
+    node.expect_no_jobs()
+
+
 def test_a_command_runs_through_restarts_and_reports_its_end(node):
     node.start_scheduler()
     job = node.run("--memory", "10M", "--", "sh", "-c", f"while [ ! -e {node.flag('end')} ]; do sleep 0.02; done; exit 5")

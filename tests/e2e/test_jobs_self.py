@@ -63,5 +63,16 @@ def test_a_restart_of_the_scheduler_keeps_both_kinds_of_places(node):  # noqa: F
     second.expect(0)
 
 
+def test_no_time_limit_ends_it(node):  # noqa: F811
+    node.start_scheduler(NVSHARE_JOB_LIMIT_SEC="1", NVSHARE_JOB_LIMIT_MAX_SEC="1")
+    program = task(node, "enough")
+    node.await_state(program, "running")
+    until("it has run longer", lambda: node.job(program)["ran_seconds"] > 1.2)
+    assert node.job(program)["state"] == "running"
+    node.flag("enough").touch()
+    program.expect(0)
+    assert until("its end is known", lambda: node.job(program)["end"]) == "gone"
+
+
 def test_without_a_scheduler_the_reason_is_told(node):  # noqa: F811
     assert "no scheduler on" in task(node, "enough").expect(1)

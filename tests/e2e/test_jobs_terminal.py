@@ -2,6 +2,7 @@
 """A command under nvsharectl run behaves at a terminal, and under signals, as it does alone."""
 
 import os
+import pathlib
 import pty
 import re
 import select
@@ -185,6 +186,34 @@ def test_a_signal_to_the_runner_reaches_the_command_once(node, name):
     (node.folder / "ready.end").touch()
     job.expect(0)
     assert notes.read_text().split() == [name]
+
+
+def test_a_wait_outlives_a_logout_under_nohup(node):
+    node.start_scheduler()
+    first = node.hold()
+    node.await_state(first, "running")
+    job = node.start(["nohup", node.build / "nvsharectl", "run", "--whole", "--memory", FULL, "--", "true"], preload=False)
+    node.await_state(job, "waiting")
+    os.kill(job.pid, signal.SIGHUP)
+    node.flag("enough").touch()
+    first.expect(0)
+    job.expect(0)
+
+
+def test_a_command_that_somebody_stops_and_continues_ends_its_job(node):
+    node.start_scheduler()
+    job = node.run("--", "sh", "-c", f"while [ ! -e {node.flag('enough')} ]; do sleep 0.02; done")
+    node.await_state(job, "running")
+
+    def command():
+        found = subprocess.run(["pgrep", "-P", str(job.pid), "-x", "sh"], stdout=subprocess.PIPE, text=True, check=False)
+        return found.stdout.split()
+    (pid,) = until("the command is there", command)
+    os.kill(int(pid), signal.SIGSTOP)
+    until("it is stopped", lambda: "\nState:\tT" in pathlib.Path(f"/proc/{pid}/status").read_text())
+    os.kill(int(pid), signal.SIGCONT)
+    node.flag("enough").touch()
+    job.expect(0)
 
 
 def test_ignored_signals_stay_ignored(node):

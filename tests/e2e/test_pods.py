@@ -35,8 +35,13 @@ def node(tmp_path, pods):
     node_.stop()
 
 
+# No turn ends, and nobody has waited for long, while a test looks at who waits.
+LONG = {name: "86400" for name in ("NVSHARE_SWITCH_TIME_MIN", "NVSHARE_SWITCH_TIME_MAX", "NVSHARE_WAIT_BOUND_SEC",
+                                   "NVSHARE_MAX_RUNTIME_SEC")}
+
+
 def start(node, **settings):
-    node.start(NVSHARE_PODS_DIR=node.pods_dir, **settings)
+    node.start(NVSHARE_PODS_DIR=node.pods_dir, **LONG, **settings)
 
 
 def clients(node):

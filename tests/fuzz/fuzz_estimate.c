@@ -42,9 +42,9 @@ static void check(const char *text, size_t len)
 			abort();
 		return;
 	}
-	size = estimate_record_write(&estimate, record, sizeof(record));
+	size = estimate_record_write(&estimate, UINT32_MAX, record, sizeof(record));
 	if (estimate_record_read(&other, record, size, &line) ||
-	    estimate_record_write(&other, rewritten, sizeof(rewritten)) != size ||
+	    estimate_record_write(&other, UINT32_MAX, rewritten, sizeof(rewritten)) != size ||
 	    memcmp(record, rewritten, size) != 0)
 		abort();
 }

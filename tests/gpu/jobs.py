@@ -59,8 +59,8 @@ def scene_room(rig, args):
     rig.expect(jobs[0], args.patience)
     ended = time.monotonic()
     rig.until("the fourth starts", args.patience, lambda: fourth.find("starts on GPU"))
-    print(f"  the first verified and was gone after {ended - began:.1f} s; the fourth started "
-          f"{fourth.find('starts on GPU')[0][0] - ended:.2f} s later")
+    print("  the first was told to end; it had verified, and was seen to be gone, after "
+          f"{ended - began:.2f} s; the fourth started after {fourth.find('starts on GPU')[0][0] - began:.2f} s")
     for flag in flags[1:]:
         flag.touch()
     for job in [*jobs[1:], fourth]:

@@ -286,7 +286,7 @@ while nvshare.metrics().tasks_completed < 20 or not os.path.exists({str(held)!r}
 nvshare.hint_prepare(2000).cancel()
 m = nvshare.metrics()
 assert m.tasks_completed >= 20 and m.slo_violations == 0 and m.hints > 0, m
-assert m.busy_seconds > 0 and m.total_preemptions == 0 and m.preemption_failures == 0, m
+assert m.busy_seconds > 0 and m.total_preemptions == 0, m
 print("verified")
 """)
     until("the other one is held", lambda: node.client(other)["held_seconds"] > 0)

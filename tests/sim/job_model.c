@@ -187,6 +187,8 @@ static bool job_look(struct job_model *model, uint32_t job, uint32_t *ret_gpu, b
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
 		if (model->booked[gpu] == job)
 			return false;
+		if (request.apart & 1u << gpu)
+			continue;
 		if (model->booked[gpu] == JOBS_NONE &&
 		    place_can_empty(&model->place, gpu, &request) &&
 		    (best == PLACE_NONE || scores[gpu].free > scores[best].free))

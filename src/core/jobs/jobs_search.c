@@ -189,6 +189,9 @@ static void search_book(struct search *s, uint32_t job, const struct place_reque
 		/* It was looked at as its owner's oldest one. */
 		if (jobs->booked[gpu] == job)
 			return;
+		/* It waits there for a job of its own owner, and others need not. */
+		if (request->apart & 1u << gpu)
+			continue;
 		if (jobs->booked[gpu] == JOBS_NONE && place_can_empty(&jobs->place, gpu, request) &&
 		    (best == PLACE_NONE || scores[gpu].free > scores[best].free))
 			best = gpu;

@@ -45,7 +45,8 @@ static void record_put_name(struct record_writer *w, const struct place_name *na
 	record_put(w, " ", 1);
 }
 
-size_t estimate_record_write(const struct estimate *estimate, char *ret_text, size_t size)
+size_t estimate_record_write(const struct estimate *estimate, uint32_t owner_max, char *ret_text,
+			     size_t size)
 {
 	struct record_writer w = {ret_text, 0, size};
 	uint64_t n = 0;
@@ -54,7 +55,8 @@ size_t estimate_record_write(const struct estimate *estimate, char *ret_text, si
 	for (uint32_t i = estimate->used.first; i != LIST_END; i = estimate->entries[i].link.next) {
 		const struct estimate_entry *e = &estimate->entries[i];
 
-		for (uint32_t p = e->n_points; p-- > 0;) { /* the most recent point last */
+		for (uint32_t p = e->owner <= owner_max ? e->n_points : 0;
+		     p-- > 0;) { /* the most recent point last */
 			record_put_number(&w, e->owner, ' ');
 			record_put_name(&w, &e->model);
 			record_put_name(&w, &e->type);

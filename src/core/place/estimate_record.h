@@ -27,8 +27,12 @@ enum {
 				 * or something follows it */
 };
 
-/* Returns the number of bytes, without a 0 at the end. size: at least ESTIMATE_RECORD_MAX(). */
-size_t estimate_record_write(const struct estimate *estimate, char *ret_text, size_t size);
+/*
+ * Returns the number of bytes, without a 0 at the end. size: at least ESTIMATE_RECORD_MAX(). Owners
+ * above owner_max are left out: their numbers may be another's by the time that it is read.
+ */
+size_t estimate_record_write(const struct estimate *estimate, uint32_t owner_max, char *ret_text,
+			     size_t size);
 
 /*
  * Puts the points of the record into the table, which was empty before. A record with more entries

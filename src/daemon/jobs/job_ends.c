@@ -2,6 +2,7 @@
 #include "daemon/jobs/job_ends.h"
 
 #include "daemon/jobs/job_estimates.h"
+#include "daemon/jobs/job_facts.h"
 #include "daemon/jobs/job_fill.h"
 #include "daemon/jobs/job_programs.h"
 #include "daemon/server.h"
@@ -21,6 +22,15 @@ static enum jobs_end ends_kind(const struct job_entry *entry, const struct nvsha
 	return entry->is_oom ? JOBS_END_OOM : JOBS_END_FAILED;
 }
 
+/* Programs that go on without their job count for themselves before its charge is gone. */
+static void ends_let_programs_go(struct server *server, struct job_entry *entry)
+{
+	if (!entry->programs)
+		return;
+	job_programs_release(server, entry);
+	job_facts_look(server);
+}
+
 int job_ends_report(struct server *server, struct job_entry *entry,
 		    const struct nvshare_job_ended *ended)
 {
@@ -37,11 +47,13 @@ int job_ends_report(struct server *server, struct job_entry *entry,
 		(void)job_queue_step(server, entry,
 				     &(struct jobs_event){.type = JOBS_EVENT_CANCEL});
 	}
+	ends_let_programs_go(server, entry);
 	return job_queue_step(server, entry, &event);
 }
 
 void job_ends_lost(struct server *server, struct job_entry *entry)
 {
+	ends_let_programs_go(server, entry);
 	(void)job_queue_step(server, entry,
 			     &(struct jobs_event){.type = JOBS_EVENT_ENDED, .end = JOBS_END_LOST});
 }
@@ -80,6 +92,9 @@ void job_ends_retry(struct server *server, struct job_entry *entry)
 static enum nvshare_job_end ends_of(const struct job_entry *entry, enum jobs_end end,
 				    bool was_started)
 {
+	/* Nothing is sent to a process that became the command, so no limit has ended it. */
+	if (end == JOBS_END_TIMEOUT && entry->submit.flags & NVSHARE_SUBMIT_SELF)
+		end = JOBS_END_LOST;
 	switch (end) {
 	case JOBS_END_SUCCESS:
 	case JOBS_END_FAILED:
@@ -118,18 +133,6 @@ static void ends_answer(struct server *server, struct peer *peer, const struct j
 	flow_charge(server, peer, 2);
 }
 
-/* The oldest one that was kept makes way. */
-static void ends_keep(struct server *server, struct job_entry *entry)
-{
-	struct job_queue *queue = &server->jobs;
-	uint32_t *place = &queue->ended[queue->n_ended % JOB_QUEUE_ENDED];
-
-	if (*place != JOBS_NONE)
-		job_queue_forget_ended(server, &queue->entries[*place]);
-	*place = job_queue_slot(server, entry);
-	queue->n_ended++;
-}
-
 void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end end)
 {
 	bool was_started = entry->is_started;
@@ -153,7 +156,17 @@ void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end
 		peer->awaits = NULL;
 		ends_answer(server, peer, entry);
 	}
-	ends_keep(server, entry);
+}
+
+void job_ends_keep(struct server *server, struct job_entry *entry)
+{
+	struct job_queue *queue = &server->jobs;
+	uint32_t *place = &queue->ended[queue->n_ended % JOB_QUEUE_ENDED];
+
+	if (*place != JOBS_NONE)
+		job_queue_forget_ended(server, &queue->entries[*place]);
+	*place = job_queue_slot(server, entry);
+	queue->n_ended++;
 }
 
 void job_ends_await(struct server *server, struct peer *peer, uint32_t seq, struct job_entry *entry)

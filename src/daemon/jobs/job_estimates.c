@@ -106,8 +106,9 @@ static int estimates_write(const char *path, const char *text, size_t len)
 			return -errno;
 		n += (size_t)put;
 	}
-	/* Else a crash of the machine could leave the new name with no bytes. */
-	return fsync(fd) < 0 ? -errno : 0;
+	/* Not synced: turns would wait for the disk. After a crash of the machine the last line
+	 * tells. */
+	return 0;
 }
 
 void job_estimates_save(struct server *server)
@@ -123,9 +124,9 @@ void job_estimates_save(struct server *server)
 	(void)snprintf(new_path, sizeof(new_path), "%s.new", path);
 	text = malloc(RECORD_SIZE);
 	if (text)
-		r = estimates_write(
-			new_path, text,
-			estimate_record_write(&server->jobs.estimate, text, RECORD_SIZE));
+		r = estimates_write(new_path, text,
+				    estimate_record_write(&server->jobs.estimate,
+							  PODS_OWNER_FIRST - 1, text, RECORD_SIZE));
 	free(text);
 	if (!r && rename(new_path, path) < 0)
 		r = -errno;

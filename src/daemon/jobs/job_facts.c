@@ -72,7 +72,7 @@ static void facts_fill(struct server *server, uint32_t index, struct place_gpu *
 	others = u64_min(u64_excess(gpu->footprint, queue->footprints[index]), PLACE_BYTES_MAX);
 	*ret = (struct place_gpu){
 		.is_known = true,
-		.is_out = gpu->is_out || grace_is_on(server),
+		.is_out = gpu->is_out || grace_is_on(server) || queue->is_restoring,
 		.total = u64_min(gpu->total, PLACE_BYTES_MAX),
 		.reserve = u64_excess(status.total, status.usable),
 		.external = u64_min(gpu->external, PLACE_BYTES_MAX),

@@ -22,10 +22,17 @@
 #define RECORDS_MIN  4096
 #define RECORDS_EACH 4
 
+/* After a failure it is written anew when so many records have been lost. */
+#define LOST_MAX 8
+
+/* The file goes: jobs that start from now on would wait again after a restart. */
 static void journal_fail(struct job_journal *journal, int r, const char *what)
 {
 	journal->fd = fd_close(journal->fd);
 	journal->new_fd = fd_close(journal->new_fd);
+	journal->n_lost = 0;
+	(void)unlinkat(journal->dir_fd, NAME, 0);
+	(void)unlinkat(journal->dir_fd, NAME_NEW, 0);
 	if (!journal->is_failed)
 		(void)log_errno(LOG_LEVEL_WARN, r,
 				"cannot %s '" NAME
@@ -124,7 +131,6 @@ void job_journal_read(struct job_journal *journal, int dir_fd, struct job_replay
 		replay->n = 0;
 }
 
-/* A partial record at the end would hide all that come after it. */
 static void journal_append(struct job_journal *journal, int fd, const struct job_record *record)
 {
 	uint8_t bytes[JOB_RECORD_SIZE_MAX];
@@ -132,14 +138,10 @@ static void journal_append(struct job_journal *journal, int fd, const struct job
 	ssize_t n = write(fd, bytes, size);
 
 	if (n == (ssize_t)size) {
-		journal->len += size;
 		journal->n_records++;
 		return;
 	}
-	n = n < 0 ? -errno : -ENOSPC;
-	if (ftruncate(fd, (off_t)journal->len) < 0)
-		(void)unlinkat(journal->dir_fd, NAME, 0);
-	journal_fail(journal, (int)n, "write");
+	journal_fail(journal, n < 0 ? -errno : -ENOSPC, "write");
 }
 
 void job_journal_begin(struct job_journal *journal, uint64_t last_id)
@@ -155,7 +157,6 @@ void job_journal_begin(struct job_journal *journal, uint64_t last_id)
 		return;
 	}
 	journal->fd = fd_close(journal->fd);
-	journal->len = 0;
 	journal->n_records = 0;
 	journal_here(&record.open);
 	record.open.last_id = last_id;
@@ -164,8 +165,10 @@ void job_journal_begin(struct job_journal *journal, uint64_t last_id)
 
 void job_journal_commit(struct job_journal *journal)
 {
-	if (journal->new_fd < 0)
+	if (journal->new_fd < 0) {
+		journal->n_lost = 0; /* those of this try count once */
 		return;
+	}
 	if (renameat(journal->dir_fd, NAME_NEW, journal->dir_fd, NAME) < 0) {
 		journal_fail(journal, -errno, "replace");
 		return;
@@ -181,10 +184,14 @@ void job_journal_write(struct job_journal *journal, const struct job_record *rec
 		journal_append(journal, journal->new_fd, record);
 	else if (journal->fd >= 0)
 		journal_append(journal, journal->fd, record);
+	else
+		journal->n_lost++;
 }
 
 bool job_journal_is_long(const struct job_journal *journal, uint32_t n_live)
 {
+	if (journal->is_failed)
+		return journal->n_lost >= LOST_MAX;
 	return journal->fd >= 0 && journal->n_records >= RECORDS_MIN &&
 	       journal->n_records / RECORDS_EACH >= n_live;
 }

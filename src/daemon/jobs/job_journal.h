@@ -22,12 +22,12 @@
 #define JOB_JOURNAL_NAME "jobs.journal"
 
 struct job_journal {
-	int dir_fd;   /* borrowed */
-	int fd;       /* -1: there is none */
-	int new_fd;   /* -1: none is being written */
-	uint64_t len; /* bytes of whole records */
+	int dir_fd; /* borrowed */
+	int fd;     /* -1: there is none */
+	int new_fd; /* -1: none is being written */
 	uint32_t n_records;
-	bool is_failed; /* it was logged */
+	bool is_failed;  /* it was logged */
+	uint32_t n_lost; /* records since then */
 };
 
 /*

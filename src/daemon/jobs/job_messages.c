@@ -73,7 +73,8 @@ static void messages_cancel(struct server *server, struct peer *peer, uint32_t s
 		messages_unknown(server, peer, seq, job);
 		return;
 	}
-	if (entry->owner != job_queue_owner(peer) && !claims_may_steer(server, peer)) {
+	if ((entry->owner != job_queue_owner(peer) || entry->owner == QUOTA_NOBODY) &&
+	    !claims_may_steer(server, peer)) {
 		tools_answer(server, peer, seq, NVSHARE_RESULT_DENIED,
 			     "not permitted: job %u is another user's", job);
 		return;

@@ -283,6 +283,8 @@ static void queue_on_start(struct server *server, struct job_entry *entry,
 static void queue_on_signal(struct server *server, struct job_entry *entry, int number,
 			    enum jobs_end end)
 {
+	if (entry->submit.flags & NVSHARE_SUBMIT_SELF)
+		return; /* nobody would send it */
 	entry->signal_now = (uint32_t)number;
 	entry->end = end == JOBS_END_TIMEOUT ? NVSHARE_JOB_END_LIMIT : NVSHARE_JOB_END_CANCEL;
 	if (entry->is_final)
@@ -313,6 +315,7 @@ static void queue_perform_one(struct server *server, const struct jobs_action *a
 	case JOBS_ACTION_DONE:
 		job_ends_done(server, entry, action->end);
 		queue_release(server, entry);
+		job_ends_keep(server, entry);
 		break;
 	}
 }
@@ -372,8 +375,8 @@ static void queue_on_look(struct server *server, struct deadline *deadline)
 	(void)deadline;
 	server->jobs.looked_ns = server->now_ns;
 	server->jobs.is_changed = false;
-	job_programs_look(server);
 	job_facts_look(server);
+	job_programs_look(server);
 }
 
 void job_queue_touch(struct server *server)
@@ -425,9 +428,12 @@ int job_queue_open(struct server *server)
 	jobs_init(&queue->core, queue->slots, JOB_QUEUE_MAX, &server->settings.jobs.config);
 	job_estimates_open(server);
 	job_facts_config(server);
+	queue->is_restoring = true;
 	job_facts_look(server);
 	job_restore(server);
+	queue->is_restoring = false;
 	queue_write_anew(server);
+	job_queue_touch(server);
 	return 0;
 }
 

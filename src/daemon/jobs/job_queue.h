@@ -93,6 +93,7 @@ struct job_queue {
 	uint32_t n_free, n_used;   /* slots below n_used have been used */
 	uint32_t n_live;           /* that have not ended */
 	uint32_t n_restored;       /* of an earlier scheduler, at the start */
+	bool is_restoring;         /* no job starts before all are there again */
 	uint32_t buckets[JOB_QUEUE_BUCKETS];
 	uint64_t last_id;
 	uint32_t ended[JOB_QUEUE_ENDED]; /* a ring of slots, the oldest at n_ended */

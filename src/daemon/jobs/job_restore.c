@@ -35,7 +35,7 @@ static bool restore_core(struct server *server, struct job_entry *entry,
 	event.counted_ns = job->counted_ns;
 	if (job->is_started)
 		event.gpu = entry->gpu;
-	/* No GPU is free for jobs before the grace is over, so none starts. */
+	/* No GPU is free for jobs while they are restored, so none starts. */
 	return !job_queue_try(server, entry, &event, &actions) &&
 	       (job_queue_perform(server, &actions), true);
 }

@@ -42,15 +42,39 @@ __attribute__((format(printf, 2, 3))) static int submit_refuse(char *ret_text, c
 
 /* ---- which GPU ------------------------------------------------------------------- */
 
+/* How long the job may have to wait for such a GPU. */
+enum score_wait { SCORE_WAIT_NOT, SCORE_WAIT_JOBS, SCORE_WAIT_REPAIR, SCORE_WAIT_EVER };
+
+static enum score_wait score_wait(const struct place_score *score)
+{
+	switch (score->reason) {
+	case PLACE_OK:
+		return SCORE_WAIT_NOT;
+	case PLACE_APART:
+	case PLACE_FULL:
+	case PLACE_NO_ROOM:
+	case PLACE_BOOKED:
+		return SCORE_WAIT_JOBS;
+	case PLACE_OUT:
+		return SCORE_WAIT_REPAIR;
+	case PLACE_NO_GPU:
+	case PLACE_NOT_ASKED:
+	case PLACE_NOT_IN_SET:
+	case PLACE_RESERVED:
+	case PLACE_TOO_SMALL:
+	case PLACE_REASON_COUNT_:
+		break;
+	}
+	return SCORE_WAIT_EVER;
+}
+
 /* Whether a job would be better off with a than with b, if each was its only GPU. */
 static bool score_is_better(const struct place_score *a, const struct place_score *b)
 {
-	bool is_a_ok = a->reason == PLACE_OK, is_b_ok = b->reason == PLACE_OK;
+	enum score_wait wait_a = score_wait(a), wait_b = score_wait(b);
 
-	if (is_a_ok != is_b_ok)
-		return is_a_ok;
-	if ((a->reason == PLACE_TOO_SMALL) != (b->reason == PLACE_TOO_SMALL))
-		return b->reason == PLACE_TOO_SMALL;
+	if (wait_a != wait_b)
+		return wait_a < wait_b;
 	if (a->is_fit != b->is_fit)
 		return a->is_fit;
 	if (!a->is_fit && a->n_on != b->n_on)
@@ -320,6 +344,7 @@ void job_submit(struct server *server, struct peer *peer, uint32_t seq,
 	submit_tidy(server, peer, &tidy);
 	orphan = submit_find_orphan(server, &process, &tidy);
 	if (orphan) {
+		orphan->owner = job_queue_owner(peer);
 		submit_answer(server, peer, seq, orphan);
 		return;
 	}
