@@ -62,8 +62,6 @@ struct sim_client {
 	bool is_waiting, is_overdue;
 	struct orion_policy_op op; /* that waits */
 	uint64_t asked_ns;
-	uint64_t got_ns;     /* of other clients, since is_overdue: taken less what was too much */
-	uint64_t charged_ns; /* what its operations were taken for, or took when they were over */
 	uint64_t served_ns;
 	/* While a client is overdue, what each client has got since. */
 	uint64_t since[CLIENTS];
@@ -194,7 +192,6 @@ static void sim_go(uint32_t client)
 	sim.n_beside += sim.clients[0].n > 0;
 	sim.wait_ns += sim.now - c->asked_ns;
 	c->is_waiting = c->is_overdue = false;
-	c->charged_ns += ns;
 	for (uint32_t i = 1; i < sim.config.n_clients; i++)
 		sim.clients[i].since[client] += ns;
 	sim_submit(client, c->op);
@@ -241,11 +238,12 @@ static void sim_check_waiting(void)
 			continue;
 		assert(sim.clients[0].n > 0 || sim.now < sim.hp_until_ns);
 		assert(sim.be.n > 0 || !sim_could_go_alone(c));
-		if (!c->is_overdue && sim_is_overdue(c)) {
-			c->is_overdue = true;
+		if (!c->is_overdue) {
 			memset(c->since, 0, sizeof(c->since));
+			c->since[i] = sim.policy.clients[i].load.ns;
 		}
-		/* since[i] is what it was served more than it was taken for, which delays it. */
+		c->is_overdue = sim_is_overdue(c); /* no more when the latency has grown */
+		/* since[i] delays it: its own in flight, and what these took longer. */
 		for (uint32_t k = 1; k < n_clients && c->is_overdue; k++)
 			assert(k == i || c->since[k] <= 2 * sim.patience_ns_max + c->since[i] +
 								sim.op_ns_max);
@@ -460,7 +458,7 @@ static struct orion_policy_op sim_any_kernel(void)
 		op.duration_ns = sim_max(sim_ns_max() / (1 + sim_below(20)), US);
 	} else {
 		op.sms = sim.config.n_sms;
-		op.duration_ns = sim_ns_max() + sim_below(sim_patience());
+		op.duration_ns = sim_ns_max() + sim_below(sim_patience() / 2);
 	}
 	return op;
 }

@@ -166,11 +166,12 @@ static uint32_t orion_policy_front(const struct orion_policy *policy)
 /*
  * A waiting client's tag is at least the floor, so that a client that was idle does not catch up.
  * It is at most two patiences above, so that one long operation does not lock its client out.
+ * Operations in flight come on top, because their durations are yet to be corrected.
  */
 static void orion_policy_limit_tag(const struct orion_policy *policy, struct orion_policy_client *c)
 {
 	c->tag_ns = u64_max(c->tag_ns, policy->floor_ns);
-	c->tag_ns = u64_min(c->tag_ns, policy->floor_ns + 2 * policy->patience_ns);
+	c->tag_ns = u64_min(c->tag_ns, policy->floor_ns + 2 * policy->patience_ns + c->load.ns);
 }
 
 static void orion_policy_limit_tags(struct orion_policy *policy)

@@ -20,7 +20,7 @@ static void orion_policy_client_assert_valid(const struct orion_policy *policy, 
 	assert(c->op.sms <= policy->config.n_sms);
 	assert(c->op.duration_ns >= ORION_POLICY_NS_MIN);
 	assert(c->tag_ns >= policy->floor_ns);
-	assert(c->tag_ns <= policy->floor_ns + 2 * policy->patience_ns);
+	assert(c->tag_ns <= policy->floor_ns + 2 * policy->patience_ns + load->ns);
 	/* Nothing waits without a cause: of another client, or of HP. */
 	assert(orion_policy_reason_of(policy, client) != ORION_POLICY_WAIT_NOT);
 	assert(orion_policy_is_hp_present(policy));
