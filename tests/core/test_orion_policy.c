@@ -475,10 +475,23 @@ static void what_was_measured_replaces_what_was_taken(void **state)
 	assert_int_equal(reason_of(1), ORION_POLICY_WAIT_SMS);
 }
 
+/* Client 2 has kernels of 1 ms in flight, one after the other: how many until another one goes. */
+static uint64_t n_until_another_goes(void)
+{
+	struct orion_policy_op product = op_of(100, MS);
+	uint64_t n = 0;
+
+	for (; policy.clients[2].load.n > 0; n++) {
+		assert_false(ask(2, product));
+		(void)complete(2, product);
+	}
+	return n;
+}
+
 static void one_long_operation_locks_its_client_out_for_two_patiences_at_most(void **state)
 {
 	struct orion_policy_op product = op_of(100, MS);
-	uint64_t ends;
+	uint64_t n;
 
 	(void)state;
 	rig_begin(3);
@@ -489,11 +502,66 @@ static void one_long_operation_locks_its_client_out_for_two_patiences_at_most(vo
 	now += 900 * MS;
 	assert_int_equal(complete_in(1, product, 900 * MS), 1 << 2);
 	assert_false(ask(1, product));
-	for (ends = 0; policy.clients[2].load.n > 0; ends++) {
-		assert_false(ask(2, product));
-		(void)complete(2, product);
+	n = n_until_another_goes();
+	assert_true(n >= 190 && n <= 202);
+}
+
+static void a_correction_counts_though_the_tag_was_at_its_limit(void **state)
+{
+	struct orion_policy_op product = op_of(100, S);
+	uint64_t n;
+
+	(void)state;
+	rig_begin(3);
+	assert_true(ask(0, hp_op));
+	(void)complete(0, hp_op);
+	assert_true(ask(1, product));
+	assert_false(ask(1, product));
+	assert_false(ask(2, op_of(100, MS)));
+	assert_int_equal(complete_in(1, product, 150 * MS), 1 << 2);
+	n = n_until_another_goes();
+	assert_true(n >= 145 && n <= 152);
+}
+
+static void a_client_that_high_priority_keeps_back_has_a_claim_to_one_patience(void **state)
+{
+	struct orion_policy_op compute = op_of_class(ORION_POLICY_CLASS_COMPUTE);
+	struct orion_policy_op small = op_of(10, 250 * US), product = op_of(100, MS);
+	uint64_t n;
+
+	(void)state;
+	rig_begin(3);
+	assert_true(ask(0, compute));
+	assert_false(ask(2, compute));
+	for (int i = 0; i < 2000; i++) { /* 500 ms */
+		assert_true(ask(1, small));
+		(void)complete(1, small);
 	}
-	assert_true(ends >= 190 && ends <= 202);
+	assert_int_equal(complete(0, compute), 1 << 2);
+	assert_false(ask(1, product));
+	assert_false(ask(2, product));
+	assert_int_equal(complete(2, compute), 1 << 2);
+	n = n_until_another_goes();
+	assert_true(n >= 97 && n <= 102);
+}
+
+static void a_shorter_latency_lowers_the_limit_of_tags(void **state)
+{
+	struct orion_policy_event event = {.type = ORION_POLICY_EVENT_LATENCY, .hp_latency_ns = MS};
+	struct orion_policy_op product = op_of(100, MS);
+	uint64_t n;
+
+	(void)state;
+	rig_begin(3);
+	assert_true(ask(0, hp_op));
+	(void)complete(0, hp_op);
+	assert_true(ask(1, product));
+	assert_false(ask(2, product));
+	assert_int_equal(complete_in(1, product, S), 1 << 2);
+	assert_false(ask(1, product)); /* its tag is 200 ms above the floor */
+	assert_int_equal(rig_step(event), 0);
+	n = n_until_another_goes();
+	assert_true(n >= 19 && n <= 22);
 }
 
 static void a_large_operation_that_could_go_alone_is_not_passed(void **state)
@@ -724,6 +792,10 @@ int main(void)
 		cmocka_unit_test(a_client_that_was_idle_catches_up_by_a_latency_at_most),
 		cmocka_unit_test(what_was_measured_replaces_what_was_taken),
 		cmocka_unit_test(one_long_operation_locks_its_client_out_for_two_patiences_at_most),
+		cmocka_unit_test(a_correction_counts_though_the_tag_was_at_its_limit),
+		cmocka_unit_test(
+			a_client_that_high_priority_keeps_back_has_a_claim_to_one_patience),
+		cmocka_unit_test(a_shorter_latency_lowers_the_limit_of_tags),
 		cmocka_unit_test(a_large_operation_that_could_go_alone_is_not_passed),
 		cmocka_unit_test(several_clients_may_go_at_once),
 		cmocka_unit_test(a_client_that_gives_up_makes_way),

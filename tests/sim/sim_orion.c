@@ -70,6 +70,7 @@ struct sim_client {
 static struct {
 	uint64_t seed, rng, now, hash;
 	enum sim_kind kind;
+	bool is_hp_ended;
 	struct orion_policy_config config;
 	struct orion_policy policy;
 	struct orion_policy_op kernels[KERNELS];
@@ -313,6 +314,7 @@ static void sim_hp_ask(void)
 		hp->n_left = 1 + (uint32_t)sim_below(40);
 	hp->n_left--;
 	sim.n_hp++;
+	sim.is_hp_ended = false;
 	sim_submit(0, op);
 	go = sim_step((struct orion_policy_event){.type = ORION_POLICY_EVENT_ASK, .op = op});
 	assert(go & 1);
@@ -366,7 +368,7 @@ static void sim_complete(uint32_t client)
 	c->served_ns += ns;
 	if (client == 0) {
 		if (c->n == 0)
-			sim.hp_until_ns = sim.now + sim.config.presence_ns;
+			sim.hp_until_ns = sim.is_hp_ended ? 0 : sim.now + sim.config.presence_ns;
 	} else {
 		sim.be.n--;
 		sim.be.sms -= flight.op.sms;
@@ -393,7 +395,7 @@ static void sim_fault(void)
 	struct sim_client *c = &sim.clients[client];
 	struct orion_policy_event event = {.client = client};
 
-	switch (sim_below(4)) {
+	switch (sim_below(5)) {
 	case 0:
 		event.type = ORION_POLICY_EVENT_GIVE_UP;
 		if (!c->is_waiting) {
@@ -410,6 +412,13 @@ static void sim_fault(void)
 		event.type = ORION_POLICY_EVENT_LATENCY;
 		event.hp_latency_ns = sim.config.hp_latency_ns = (1 + sim_below(40)) * MS;
 		sim.patience_ns_max = sim_max(sim.patience_ns_max, sim_patience());
+		break;
+	case 3:
+		event = (struct orion_policy_event){.type = ORION_POLICY_EVENT_END};
+		sim.is_hp_ended = true;
+		sim.hp_until_ns = 0;
+		sim.clients[0].n_left = 0;
+		sim.clients[0].next_ns = sim.now + sim_below(S / 10);
 		break;
 	default:
 		event.type = ORION_POLICY_EVENT_ASK;
@@ -498,12 +507,29 @@ static void sim_check_fairness(void)
 		assert(most - least <= 3 * sim_max(sim.op_ns_max, sim_ns_max()));
 }
 
-/* The next thing that happens; false: nothing ever will. */
+/* When something changes for those that wait though nothing happens. */
+static uint64_t sim_due(void)
+{
+	uint64_t due_ns = NEVER;
+
+	for (uint32_t i = 1; i < sim.config.n_clients; i++) {
+		const struct sim_client *c = &sim.clients[i];
+
+		if (c->is_waiting && sim.clients[0].n == 0)
+			due_ns = sim.hp_until_ns;
+		else if (c->is_waiting && sim.be.n == 0)
+			due_ns = sim_min(due_ns, c->asked_ns + sim_patience());
+	}
+	return due_ns;
+}
+
+/* The next thing that happens. */
 static void sim_happen(void)
 {
-	uint64_t due_ns = orion_policy_deadline(&sim.policy), next_ns = due_ns;
+	uint64_t next_ns = orion_policy_deadline(&sim.policy);
 	uint32_t asks = CLIENTS, completes = CLIENTS;
 
+	assert(next_ns == sim_due());
 	for (uint32_t i = 0; i < sim.config.n_clients; i++) {
 		const struct sim_client *c = &sim.clients[i];
 
@@ -517,7 +543,6 @@ static void sim_happen(void)
 			asks = i;
 		}
 	}
-	assert(next_ns != NEVER);
 	sim.now = sim_max(sim.now, next_ns);
 	if (asks < CLIENTS && asks > 0)
 		sim_be_ask(asks);
