@@ -230,7 +230,7 @@ unit_tests_k8s    := $(if $(has_k8s),$(call one_thread,k8s))
 
 # What several tests share: the files of their folders that are no programs.
 helpers_of = $(call obj,$(filter-out tests/$(1)/test_%,$(sort $(wildcard tests/$(1)/*.c))))
-sim_programs := $(addprefix $(B)/tests/sim/,sim_fleet sim_jobs sim_sched sim_share exhaustive_jobs exhaustive_share)
+sim_programs := $(addprefix $(B)/tests/sim/,sim_fleet sim_jobs sim_orion sim_sched sim_share exhaustive_jobs exhaustive_share)
 $(B)/libtest.a: $(filter-out $(sim_programs:=.o) %/exhaustive.o,$(foreach d,core daemon sim,$(call helpers_of,$(d))))
 # It puts an ioctl() in the place of libc's, which no other test may have.
 $(B)/libsimtest.a: $(call helpers_of,simgpu)
@@ -316,8 +316,8 @@ check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,und
 # Simulation of scheduler and leases: one seed is the whole run. Replay: make sim SEED=n SEEDS=1
 SEED  ?= 1
 SEEDS ?= $(if $(SAN),60,200)
-.PHONY: sim check-sim check-sim-sched check-sim-share check-sim-jobs check-exhaustive check-exhaustive-share \
-    check-exhaustive-jobs sim-fleet check-fleet
+.PHONY: sim check-sim check-sim-sched check-sim-share check-sim-jobs check-sim-orion check-exhaustive \
+    check-exhaustive-share check-exhaustive-jobs sim-fleet check-fleet
 $(sim_programs): $(B)/tests/sim/%: $(B)/tests/sim/%.o $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^ -lm
 # A search copies its world at each step: three clients, not as many as there can be.
@@ -326,19 +326,22 @@ $(B)/tests/sim/exhaustive: $(patsubst %,$(B)/tests/sim/small/%.o,exhaustive worl
 $(B)/tests/sim/small/%.o: tests/sim/%.c
 	@mkdir -p $(@D)
 	$(COMPILE) -DWORLD_SMALL -c -o $@ $<
-sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/sim_jobs ## simulate SEEDS seeds from SEED on
+sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/sim_jobs $(B)/tests/sim/sim_orion ## simulate SEEDS seeds from SEED on
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_jobs $(SEED) $(SEEDS)
+	$(B)/tests/sim/sim_orion $(SEED) $(SEEDS)
 # Each program has one thread and no clock, so make -j may run them side by side.
-check-sim: check-corpus check-sim-sched check-sim-share check-sim-jobs check-fleet check-exhaustive check-exhaustive-share \
-    check-exhaustive-jobs
+check-sim: check-corpus check-sim-sched check-sim-share check-sim-jobs check-sim-orion check-fleet check-exhaustive \
+    check-exhaustive-share check-exhaustive-jobs
 check-sim-sched: $(B)/tests/sim/sim_sched
 	$< $(SEED) $(SEEDS)
 check-sim-share: $(B)/tests/sim/sim_share
 	$< $(SEED) $(if $(SAN),12,100)
 check-sim-jobs: $(B)/tests/sim/sim_jobs
 	$< $(SEED) $(if $(SAN),10,40)
+check-sim-orion: $(B)/tests/sim/sim_orion
+	$< $(SEED) $(if $(SAN),20,200)
 # All ways twice, with every assertion after each step.
 check-fleet: $(B)/tests/sim/sim_fleet
 	$< --nodes $(if $(SAN),4,20) --hours 3 --load 2 --check
