@@ -6,6 +6,7 @@
 
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
+#include "hook/base/lifecycle.h"
 #include "hook/orion/orion_status.h"
 #include "hook/table/resolve.h"
 #include "util/clock.h"
@@ -179,6 +180,7 @@ static int api_start(const char *function, int n_clients, enum orion_state state
 	if (n_clients >= 1 && n_clients <= ORION_CLIENTS_MAX)
 		r = api_sees_calls() ? 0 : -ENOSYS;
 	if (r == 0) {
+		lifecycle_start(); /* for a fork before the first use of CUDA */
 		hook_lock(&orion.lock);
 		r = api_take(n_clients, state);
 		hook_unlock(&orion.lock);
