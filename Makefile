@@ -295,7 +295,17 @@ $(B)/tests/apps/task: $(B)/tests/apps/task.o $(libs)
 $(filter-out $(freezing_apps) %/task,$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
 
-$(B)/libapp.a: $(call obj,$(sort $(wildcard tests/apps/lib/*.c)))
+$(B)/libapp.a: $(call obj,$(filter-out %/contained.c,$(sort $(wildcard tests/apps/lib/*.c))))
+
+# The same program with the library inside, since no sanitizer's runtime works beside a preloaded dlsym().
+contained := $(B)/tests/apps/lib/orion
+$(contained): $(B)/tests/apps/orion.o $(B)/tests/apps/lib/contained.o \
+    $(filter-out %/hook_dlsym.o %/hook_ioctl.o %/orion_first.o,$(hook_obj)) $(B)/libapp.a $(libs)
+	$(LINK) -rdynamic -o $@ $^ -ldl -lm
+
+.PHONY: check-orion-races
+check-orion-races: $(contained) $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1 ## with SAN=thread: clients of one process
+	tests/apps/orion_races $(B)
 
 .PHONY: apps
 apps: $(apps)

@@ -8,10 +8,8 @@
 #include "hook/base/hook_options.h"
 #include "hook/base/lifecycle.h"
 #include "hook/orion/orion_status.h"
-#include "hook/table/resolve.h"
 #include "util/clock.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
@@ -118,16 +116,6 @@ int orion_set_hp_latency(float latency_ms)
 
 /* ---- start and end ---------------------------------------------------------------- */
 
-/* A library that was loaded late stands behind the C library, which then answers dlsym(). */
-static bool api_sees_calls(void)
-{
-	void *first = resolve_symbol(RTLD_DEFAULT, "dlsym");
-	Dl_info found, own;
-
-	return first && dladdr(first, &found) && dladdr((void *)&orion, &own) &&
-	       found.dli_fbase == own.dli_fbase;
-}
-
 /* Under the lock. */
 static void api_set_taking(void)
 {
@@ -178,7 +166,7 @@ static int api_start(const char *function, int n_clients, enum orion_state state
 	int saved_errno = errno, r = -EINVAL;
 
 	if (n_clients >= 1 && n_clients <= ORION_CLIENTS_MAX)
-		r = api_sees_calls() ? 0 : -ENOSYS;
+		r = orion_sees_calls() ? 0 : -ENOSYS;
 	if (r == 0) {
 		lifecycle_start(); /* for a fork before the first use of CUDA */
 		hook_lock(&orion.lock);

@@ -167,6 +167,10 @@ bool orion_device_ready(void);
 /* Of the device that is scheduled, as the driver has it; "" where it does not say. Not under it. */
 void orion_device_name(char *buf, size_t size);
 
+/* ---- orion_first.c ---- */
+
+bool orion_sees_calls(void);
+
 /* ---- orion_profile_file.c; not under the lock ---- */
 
 int orion_profile_load(const char *path);

@@ -61,11 +61,14 @@ bool cuda_load_driver(unsigned int flags, const char **ret_why)
 	void *driver;
 	size_t i;
 
-	driver = dlopen("libcuda.so.1", RTLD_NOW);
+	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
 	if (!driver) {
 		*ret_why = dlerror();
 		return false;
 	}
+	/* A program that contains the library's code exports it, and comes before the driver. */
+	if (how && !strcmp(how, "contained"))
+		driver = RTLD_DEFAULT;
 	if (how && !strcmp(how, "procaddress")) {
 		*(void **)&get = dlsym(driver, "cuGetProcAddress_v2");
 		if (!get) {
