@@ -41,7 +41,7 @@ extern "C" {
 #define ORION_API __attribute__((weak))
 #endif
 
-#define ORION_CLIENTS_MAX    64
+#define ORION_CLIENTS_MAX    63
 #define ORION_NO_CLIENT      (-1)
 #define ORION_LATENCY_MS_MAX 60000.0f
 
@@ -97,8 +97,8 @@ struct orion_stats {
 ORION_API int orion_get_stats(struct orion_stats *ret, size_t size);
 
 struct orion_config {
-	float sm_threshold_ratio;    /* 0.5: above 0 to 1, of the multiprocessors, for best effort */
-	float dur_threshold_ratio;   /* 0.025: above 0 to 1, of hp_request_latency_ms */
+	float sm_threshold_ratio;  /* 0.5: above 0 to 1, of the multiprocessors, for best effort */
+	float dur_threshold_ratio; /* 0.025: above 0 to 1, of hp_request_latency_ms */
 	float hp_request_latency_ms; /* 10: as orion_set_hp_latency() */
 	int32_t poll_interval_us;    /* 10: 1 to 1000000, how often completed work is looked for */
 	int32_t interference_aware;  /* 1: only kernels of the other class run beside client 0's */
@@ -106,7 +106,8 @@ struct orion_config {
 	int32_t num_sms;             /* of that GPU: read, not set; 0: not known yet */
 };
 
-/* set: before the start, else -EALREADY. size: as above; fields of a later header keep their values. */
+/* set: before the start, else -EALREADY. size: as above; fields of a later header keep their
+ * values. */
 ORION_API int orion_get_config(struct orion_config *ret, size_t size);
 ORION_API int orion_set_config(const struct orion_config *config, size_t size);
 

@@ -11,6 +11,7 @@
 #include "hook/memory/budget.h"
 #include "hook/memory/context_cost.h"
 #include "hook/memory/rdma.h"
+#include "hook/orion/orion.h"
 #include "hook/pager/pager.h"
 #include "hook/pools/pools.h"
 
@@ -25,6 +26,7 @@ lifecycle_step *const lifecycle_on_fork_child[] = {
 	pools_after_fork_child,
 	rdma_after_fork_child,
 	freeze_after_fork_child,
+	orion_after_fork_child,
 	NULL,
 };
 

@@ -17,6 +17,7 @@
 
 #define PFN_none(pfn)   pfn
 #define PFN_legacy(pfn) pfn
+#define PFN_implicit(pfn) pfn
 #define PFN_ptds(pfn)   pfn##_ptds
 #define PFN_ptsz(pfn)   pfn##_ptsz
 

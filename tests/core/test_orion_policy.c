@@ -53,7 +53,7 @@ static struct orion_policy_op op_of(uint32_t sms, uint64_t duration_ns)
 	return (struct orion_policy_op){.sms = sms, .is_known = true, .duration_ns = duration_ns};
 }
 
-static struct orion_policy_op op_of_class(enum orion_policy_class class)
+static struct orion_policy_op op_of_class(enum kernel_class class)
 {
 	return (struct orion_policy_op){10, true, 20 * US, class};
 }
@@ -165,9 +165,9 @@ static void what_is_in_flight_counts_for_the_thresholds(void **state)
 static void classes_complement_unless_they_are_known_to_be_the_same(void **state)
 {
 	(void)state;
-	for (int hp = 0; hp < ORION_POLICY_CLASS_COUNT_; hp++) {
-		for (int be = 0; be < ORION_POLICY_CLASS_COUNT_; be++) {
-			bool is_same = hp == be && hp != ORION_POLICY_CLASS_UNKNOWN;
+	for (int hp = 0; hp < KERNEL_CLASS_COUNT_; hp++) {
+		for (int be = 0; be < KERNEL_CLASS_COUNT_; be++) {
+			bool is_same = hp == be && hp != KERNEL_CLASS_UNKNOWN;
 
 			rig_begin(2);
 			assert_true(ask(0, op_of_class(hp)));
@@ -184,8 +184,8 @@ static void classes_complement_unless_they_are_known_to_be_the_same(void **state
 
 static void the_class_that_counts_is_that_of_the_current_operation(void **state)
 {
-	struct orion_policy_op compute = op_of_class(ORION_POLICY_CLASS_COMPUTE);
-	struct orion_policy_op memory = op_of_class(ORION_POLICY_CLASS_MEMORY);
+	struct orion_policy_op compute = op_of_class(KERNEL_CLASS_COMPUTE);
+	struct orion_policy_op memory = op_of_class(KERNEL_CLASS_MEMORY);
 
 	(void)state;
 	rig_begin(3);
@@ -200,8 +200,8 @@ static void the_class_that_counts_is_that_of_the_current_operation(void **state)
 
 static void a_deep_queue_of_high_priority_keeps_its_order(void **state)
 {
-	struct orion_policy_op compute = op_of_class(ORION_POLICY_CLASS_COMPUTE);
-	struct orion_policy_op memory = op_of_class(ORION_POLICY_CLASS_MEMORY);
+	struct orion_policy_op compute = op_of_class(KERNEL_CLASS_COMPUTE);
+	struct orion_policy_op memory = op_of_class(KERNEL_CLASS_MEMORY);
 
 	(void)state;
 	rig_begin(2);
@@ -245,7 +245,7 @@ static void a_newcomer_of_high_priority_finds_one_long_kernel_at_most(void **sta
 
 static void classes_do_not_matter_while_high_priority_is_idle(void **state)
 {
-	struct orion_policy_op compute = op_of_class(ORION_POLICY_CLASS_COMPUTE);
+	struct orion_policy_op compute = op_of_class(KERNEL_CLASS_COMPUTE);
 
 	(void)state;
 	rig_begin(2);
@@ -525,7 +525,7 @@ static void a_correction_counts_though_the_tag_was_at_its_limit(void **state)
 
 static void a_client_that_high_priority_keeps_back_has_a_claim_to_one_patience(void **state)
 {
-	struct orion_policy_op compute = op_of_class(ORION_POLICY_CLASS_COMPUTE);
+	struct orion_policy_op compute = op_of_class(KERNEL_CLASS_COMPUTE);
 	struct orion_policy_op small = op_of(10, 250 * US), product = op_of(100, MS);
 	uint64_t n;
 
@@ -639,7 +639,7 @@ static void an_operation_that_was_never_submitted_serves_nobody(void **state)
 static void events_that_make_no_sense_are_refused(void **state)
 {
 	struct orion_policy_op big = op_of(60, 50 * US), small = op_of(10, 50 * US);
-	struct orion_policy_op bad = {.class = ORION_POLICY_CLASS_COUNT_};
+	struct orion_policy_op bad = {.class = KERNEL_CLASS_COUNT_};
 	const struct {
 		enum orion_policy_event_type type;
 		uint32_t client;

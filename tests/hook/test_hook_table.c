@@ -36,7 +36,8 @@ static void every_legacy_hook_has_a_per_thread_twin(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < hook_table_len; i++) {
-		if (hook_table[i].stream == HOOK_STREAM_legacy)
+		if (hook_table[i].stream == HOOK_STREAM_legacy ||
+		    hook_table[i].stream == HOOK_STREAM_implicit)
 			assert_true(has_per_thread_twin(&hook_table[i]));
 	}
 }

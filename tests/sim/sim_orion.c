@@ -139,7 +139,7 @@ static bool sim_is_conflict(const struct orion_policy_op *op)
 {
 	const struct sim_client *hp = &sim.clients[0];
 
-	return sim.config.is_interference_aware && op->class != ORION_POLICY_CLASS_UNKNOWN &&
+	return sim.config.is_interference_aware && op->class != KERNEL_CLASS_UNKNOWN &&
 	       hp->flights[hp->first].op.class == op->class;
 }
 
@@ -422,7 +422,7 @@ static void sim_fault(void)
 		break;
 	default:
 		event.type = ORION_POLICY_EVENT_ASK;
-		event.op.class = ORION_POLICY_CLASS_COUNT_;
+		event.op.class = KERNEL_CLASS_COUNT_;
 		sim_must_refuse(event, c->is_waiting ? ORION_POLICY_E_STATE : ORION_POLICY_E_VALUE);
 		return;
 	}
@@ -459,7 +459,7 @@ static struct orion_policy_op sim_any_kernel(void)
 	if (sim.kind == SIM_MIXED) {
 		op.sms = (uint32_t)sim_below(sim.config.n_sms + 1);
 		op.is_known = !sim_is_one_in(6);
-		op.class = (enum orion_policy_class)sim_below(ORION_POLICY_CLASS_COUNT_);
+		op.class = (enum kernel_class)sim_below(KERNEL_CLASS_COUNT_);
 		op.duration_ns = 2 * US + sim_below(sim_is_one_in(4) ? 5 * MS : 300 * US);
 		op.duration_ns = op.is_known ? op.duration_ns : 0;
 	} else if (sim.kind == SIM_GREEDY) {

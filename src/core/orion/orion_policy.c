@@ -79,10 +79,9 @@ bool orion_policy_is_hp_present(const struct orion_policy *policy)
 /* ---- may an operation go ------------------------------------------------------ */
 
 /* Only a known conflict counts: most kernels' classes are unknown, and all of them would wait. */
-static bool orion_policy_is_conflict(const struct orion_policy *policy,
-				     enum orion_policy_class class)
+static bool orion_policy_is_conflict(const struct orion_policy *policy, enum kernel_class class)
 {
-	return policy->config.is_interference_aware && class != ORION_POLICY_CLASS_UNKNOWN &&
+	return policy->config.is_interference_aware && class != KERNEL_CLASS_UNKNOWN &&
 	       policy->hp_class[policy->hp_first] == class;
 }
 
@@ -311,7 +310,7 @@ static int orion_policy_check(const struct orion_policy *policy,
 	is_waiting = policy->waiting & orion_policy_bit(event->client);
 	if (event->type == ORION_POLICY_EVENT_ASK && is_waiting)
 		return ORION_POLICY_E_STATE;
-	if (event->type == ORION_POLICY_EVENT_ASK && op->class >= ORION_POLICY_CLASS_COUNT_)
+	if (event->type == ORION_POLICY_EVENT_ASK && op->class >= KERNEL_CLASS_COUNT_)
 		return ORION_POLICY_E_VALUE;
 	if (event->type == ORION_POLICY_EVENT_GIVE_UP && !is_waiting)
 		return ORION_POLICY_E_STATE;

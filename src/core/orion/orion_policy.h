@@ -19,6 +19,8 @@
  * Ownership: struct orion_policy is the caller's. Threading: none; one caller at a time.
  */
 
+#include "core/orion/kernel_class.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -47,19 +49,11 @@ struct orion_policy_config {
 				     * to _NS_MAX */
 };
 
-/* The resource that an operation is short of while it runs. */
-enum orion_policy_class {
-	ORION_POLICY_CLASS_UNKNOWN,
-	ORION_POLICY_CLASS_COMPUTE,
-	ORION_POLICY_CLASS_MEMORY,
-	ORION_POLICY_CLASS_COUNT_
-};
-
 struct orion_policy_op {
 	uint32_t sms;         /* multiprocessors that it fills; 0: a copy; above n_sms is n_sms */
 	bool is_known;        /* it was measured, or can be computed; false: duration_ns is 0 */
 	uint64_t duration_ns; /* clipped to _NS_MIN to _NS_MAX */
-	enum orion_policy_class class;
+	enum kernel_class class;
 };
 
 enum orion_policy_event_type {

@@ -20,6 +20,7 @@
 #include "hook/gate/gate.h"
 #include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
+#include "hook/orion/orion.h"
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/transfer.h"
@@ -410,6 +411,7 @@ bool agent_add_context(CUcontext ctx, CUdevice dev, uint64_t charged)
 
 uint64_t agent_forget_context(CUcontext ctx)
 {
+	orion_context_gone(ctx);
 	return device_context_forget(ctx);
 }
 

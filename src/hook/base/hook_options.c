@@ -40,6 +40,11 @@ void hook_options_default(struct hook_options *ret)
 		.copy_max_ns = 10000 * CLOCK_NS_PER_MS,
 		.idle_ns = 1000 * CLOCK_NS_PER_MS,
 		.burst_idle_ns = CLOCK_NS_PER_MS / 2,
+		.orion_sm_ppm = 500000,
+		.orion_dur_ppm = 25000,
+		.orion_latency_us = 10000,
+		.orion_poll_ns = 10000,
+		.orion_interference_aware = true,
 		.claim = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = NVSHARE_WEIGHT_DEFAULT},
 		.sock_dir = NVSHARE_SOCK_DIR_DEFAULT,
 	};

@@ -45,6 +45,12 @@ struct hook_options {
 	uint64_t copy_max_ns;
 	uint64_t idle_ns;
 	uint64_t burst_idle_ns;
+	uint32_t orion_sm_ppm;  /* orion.h: sm_threshold_ratio */
+	uint32_t orion_dur_ppm; /* dur_threshold_ratio */
+	uint32_t orion_latency_us;
+	uint32_t orion_device;
+	uint64_t orion_poll_ns;
+	bool orion_interference_aware;
 	struct nvshare_claim claim;  /* with latency_critical its class is critical */
 	char memory_limit[32];       /* valid for parse_size_or_percent(); "": none */
 	char host_memory_limit[32];  /* the same */

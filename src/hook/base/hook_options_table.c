@@ -96,6 +96,29 @@ static const struct setting_form debug_form = {
 	.allowed = "0 or 1",
 };
 
+/* Parts of a million. */
+static int parse_ratio(const struct setting *setting, const char *value, void *field)
+{
+	uint64_t billionths;
+	int r = parse_seconds(value, 1000, CLOCK_NS_PER_SEC, &billionths);
+
+	if (!r)
+		*(uint32_t *)field = (uint32_t)(billionths / 1000);
+	(void)setting;
+	return r;
+}
+
+static void print_ratio(const void *field, char *buf, size_t size)
+{
+	(void)snprintf(buf, size, "%g", *(const uint32_t *)field / 1e6);
+}
+
+static const struct setting_form ratio_form = {
+	.parse = parse_ratio,
+	.print = print_ratio,
+	.allowed = "a ratio from 0.000001 to 1",
+};
+
 static const char *const backend_names[] = {
 	[HOOK_OPTIONS_BACKEND_AUTO] = "auto",
 	[HOOK_OPTIONS_BACKEND_VMM] = "vmm",
@@ -174,5 +197,18 @@ const struct setting hook_options_table[] = {
 	    "percent of the GPU's time that the program gets at the most", .unset = "none"),
 	ROW("NVSHARE_BURST_IDLE_US", US, burst_idle_ns, uint64_t, 100 * US, 1000000 * US,
 	    "a critical program that was idle for so long has ended a request"),
+
+	OWN("NVSHARE_ORION_SM_THRESHOLD", orion_sm_ppm, ratio,
+	    "best-effort threads may fill this part of the GPU beside thread 0"),
+	OWN("NVSHARE_ORION_DUR_THRESHOLD", orion_dur_ppm, ratio,
+	    "and this part of its latency in submitted work"),
+	ROW("NVSHARE_ORION_HP_LATENCY_MS", SLO, orion_latency_us, uint32_t, 1, 60000000,
+	    "how long a request of thread 0 takes"),
+	ROW("NVSHARE_ORION_POLL_INTERVAL_US", US, orion_poll_ns, uint64_t, 1 * US, 1000000 * US,
+	    "a thread that waits looks for completed work so often"),
+	SWITCH("NVSHARE_ORION_INTERFERENCE_AWARE", orion_interference_aware,
+	       "kernels that need the same resource do not run beside each other"),
+	ROW("NVSHARE_ORION_DEVICE", NUMBER, orion_device, uint32_t, 0, 63,
+	    "the ordinal of the GPU that is scheduled"),
 };
 const size_t hook_options_table_len = sizeof(hook_options_table) / sizeof(hook_options_table[0]);

@@ -8,6 +8,7 @@
 
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
+#include "hook/orion/orion.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
@@ -103,6 +104,7 @@ CAPTURE_END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz, true)
 		if (!freeze_enter())                          \
 			return CUDA_ERROR_DEINITIALIZED;      \
 		pools_stream_gone(stream);                    \
+		orion_stream_gone(stream);                    \
 		res = freeze_left(cuda_real.symbol(stream));  \
 		if (res == CUDA_SUCCESS)                      \
 			gate_end_capture(capture);            \

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Generated bodies; cuda_hooks.def says what each kind is. All but LOCK ask for room and try again
- * when the driver lacked memory. The driver takes memory by itself: it loads code at the first
- * launch, and a new stream has queues.
+ * Generated bodies; cuda_hooks.def says what each kind is. All but LOCK and UNLOAD ask for room and
+ * try again when the driver lacked memory. The driver takes memory by itself: it loads code at the
+ * first launch, and a new stream has queues.
  */
 
+#include "abi/cuda_structs.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/oom_retry.h"
+#include "hook/orion/orion.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 
-#define HOOK_BODY_OWN(symbol, params, args)
+#define HOOK_BODY_OWN(stream, symbol, params, args)
 #define HOOK_BODY_ENTER(enter, leave, symbol, params, args)                                    \
 	CUresult symbol params                                                                 \
 	{                                                                                      \
@@ -41,15 +43,132 @@ static void walk_leave(void)
 	gate_end_walk();
 }
 
-#define HOOK_BODY_GATE(symbol, params, args) \
+#define HOOK_BODY_GATE(stream, symbol, params, args) \
 	HOOK_BODY_ENTER(gate_enter, gate_leave, symbol, params, args)
-#define HOOK_BODY_COPY(symbol, params, args) \
+#define HOOK_BODY_COPY(stream, symbol, params, args) \
 	HOOK_BODY_ENTER(gate_enter_copy, gate_leave, symbol, params, args)
-#define HOOK_BODY_WALK(symbol, params, args) \
+#define HOOK_BODY_WALK(stream, symbol, params, args) \
 	HOOK_BODY_ENTER(walk_enter, walk_leave, symbol, params, args)
 
+/* ---- what submits work ------------------------------------------------------- */
+
+#define HOOK_BODY_WORK(enter, its_stream, work, symbol, params, args)                          \
+	CUresult symbol params                                                                 \
+	{                                                                                      \
+		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
+		struct orion_call call;                                                        \
+		CUresult res;                                                                  \
+                                                                                               \
+		if (!real)                                                                     \
+			return CUDA_ERROR_NOT_FOUND;                                           \
+		ORION_BEGIN(&call, its_stream, work);                                          \
+		enter();                                                                       \
+		orion_mark(&call);                                                             \
+		res = real args;                                                               \
+		if (res == CUDA_ERROR_OUT_OF_MEMORY)                                           \
+			ROOM_RETRY(res, real args);                                            \
+		orion_end(&call, res);                                                         \
+		gate_leave();                                                                  \
+		return res;                                                                    \
+	}
+
+/* The stream of a call, for the driver's functions without a suffix. */
+#define STREAM_legacy(stream) (stream)
+#define STREAM_ptsz(stream)   ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+#define STREAM_implicit       CU_STREAM_LEGACY
+#define STREAM_ptds           CU_STREAM_PER_THREAD
+
+#define STREAM_OF_legacy   STREAM_legacy(hStream)
+#define STREAM_OF_ptsz     STREAM_ptsz(hStream)
+#define STREAM_OF_implicit STREAM_implicit
+#define STREAM_OF_ptds     STREAM_ptds
+
+static uint32_t work_threads(unsigned int x, unsigned int y, unsigned int z)
+{
+	uint64_t n = (uint64_t)x * y * z;
+
+	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static struct orion_work work_of_config(const CUlaunchConfig *c, CUfunction f)
+{
+	if (!c)
+		return (struct orion_work){.kind = ORION_KERNEL};
+	return (struct orion_work){
+		.kind = ORION_KERNEL,
+		.function = f,
+		.blocks = (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ,
+		.threads = work_threads(c->blockDimX, c->blockDimY, c->blockDimZ),
+		.shared = c->sharedMemBytes,
+	};
+}
+
+static struct orion_work work_of_copy(enum orion_kind kind, uint64_t width, uint64_t height,
+				      uint64_t depth)
+{
+	return (struct orion_work){.kind = kind, .bytes = width * height * depth};
+}
+
+#define WORK_KERNEL                                                       \
+	((struct orion_work){                                             \
+		.kind = ORION_KERNEL,                                     \
+		.function = f,                                            \
+		.blocks = (uint64_t)gridDimX * gridDimY * gridDimZ,       \
+		.threads = work_threads(blockDimX, blockDimY, blockDimZ), \
+		.shared = sharedMemBytes,                                 \
+	})
+#define WORK_GRAPH ((struct orion_work){.kind = ORION_GRAPH, .function = hGraphExec})
+/* The program's structure may be anything: the driver is to say so. */
+#define WORK_RECT \
+	work_of_copy(ORION_COPY_BUS, pCopy ? pCopy->WidthInBytes : 0, pCopy ? pCopy->Height : 0, 1)
+#define WORK_BOX                                                                                 \
+	work_of_copy(ORION_COPY_BUS, pCopy ? pCopy->WidthInBytes : 0, pCopy ? pCopy->Height : 0, \
+		     pCopy ? pCopy->Depth : 0)
+
+#define HOOK_BODY_LAUNCH(stream, symbol, params, args) \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_KERNEL, symbol, params, args)
+#define HOOK_BODY_LAUNCHEX(stream, symbol, params, args)                             \
+	HOOK_BODY_WORK(gate_enter, STREAM_##stream(config ? config->hStream : NULL), \
+		       work_of_config(config, f), symbol, params, args)
+#define HOOK_BODY_GRAPH(stream, symbol, params, args) \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_GRAPH, symbol, params, args)
+#define HOOK_BODY_MOVE(stream, symbol, params, args)   \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, \
+		       work_of_copy(ORION_COPY_BUS, ByteCount, 1, 1), symbol, params, args)
+#define HOOK_BODY_BRING(stream, symbol, params, args)       \
+	HOOK_BODY_WORK(gate_enter_copy, STREAM_OF_##stream, \
+		       work_of_copy(ORION_COPY_BUS, ByteCount, 1, 1), symbol, params, args)
+#define HOOK_BODY_SHIFT(stream, symbol, params, args)  \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, \
+		       work_of_copy(ORION_COPY_DEVICE, ByteCount, 1, 1), symbol, params, args)
+#define HOOK_BODY_RECT(stream, symbol, params, args) \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_RECT, symbol, params, args)
+#define HOOK_BODY_BOX(stream, symbol, params, args) \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_BOX, symbol, params, args)
+
+#define HOOK_BODY_FILL(size, stream, symbol, params, args) \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream,     \
+		       work_of_copy(ORION_COPY_DEVICE, N, size, 1), symbol, params, args)
+#define HOOK_BODY_AREA(size, stream, symbol, params, args) \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream,     \
+		       work_of_copy(ORION_COPY_DEVICE, Width, Height, size), symbol, params, args)
+#define HOOK_BODY_FILL8(stream, symbol, params, args) \
+	HOOK_BODY_FILL(1, stream, symbol, params, args)
+#define HOOK_BODY_FILL16(stream, symbol, params, args) \
+	HOOK_BODY_FILL(2, stream, symbol, params, args)
+#define HOOK_BODY_FILL32(stream, symbol, params, args) \
+	HOOK_BODY_FILL(4, stream, symbol, params, args)
+#define HOOK_BODY_AREA8(stream, symbol, params, args) \
+	HOOK_BODY_AREA(1, stream, symbol, params, args)
+#define HOOK_BODY_AREA16(stream, symbol, params, args) \
+	HOOK_BODY_AREA(2, stream, symbol, params, args)
+#define HOOK_BODY_AREA32(stream, symbol, params, args) \
+	HOOK_BODY_AREA(4, stream, symbol, params, args)
+
+/* ---- control -------------------------------------------------------------------- */
+
 /* The second try is inside the gate, so that nothing takes away the room that was made for it. */
-#define HOOK_BODY_CONTROL(symbol, params, args)                                                \
+#define HOOK_BODY_CONTROL(stream, symbol, params, args)                                        \
 	CUresult symbol params                                                                 \
 	{                                                                                      \
 		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
@@ -66,15 +185,20 @@ static void walk_leave(void)
 		return res;                                                                    \
 	}
 
-#define HOOK_BODY_LOCK(symbol, params, args)                                                   \
+#define HOOK_BODY_LOCKED(before, symbol, params, args)                                         \
 	CUresult symbol params                                                                 \
 	{                                                                                      \
 		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
                                                                                                \
+		before;                                                                        \
 		return real ? FREEZE_AROUND(real args) : CUDA_ERROR_NOT_FOUND;                 \
 	}
 
+#define HOOK_BODY_LOCK(stream, symbol, params, args) HOOK_BODY_LOCKED((void)0, symbol, params, args)
+#define HOOK_BODY_UNLOAD(stream, symbol, params, args) \
+	HOOK_BODY_LOCKED(orion_code_gone(), symbol, params, args)
+
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) \
-	HOOK_BODY_##kind(symbol, params, args)
+	HOOK_BODY_##kind(stream, symbol, params, args)
 #define CU_REAL(base, symbol, since, stream, params)
 #include "hook/table/cuda_hooks.def"

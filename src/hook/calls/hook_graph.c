@@ -13,6 +13,7 @@
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
 #include "hook/memory/oom_retry.h"
+#include "hook/orion/orion.h"
 #include "hook/table/cuda_real.h"
 #include "nvshare/protocol.h"
 
@@ -200,6 +201,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 	if (!cuda_real.cuGraphExecDestroy)
 		return CUDA_ERROR_NOT_FOUND;
+	orion_graph_gone(hGraphExec);
 	is_known = charge_free_begin(LEDGER_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &entry);
 	res = FREEZE_AROUND(cuda_real.cuGraphExecDestroy(hGraphExec));
 	if (is_known)

@@ -12,6 +12,7 @@
 #include "hook/gate/gate.h"
 #include "hook/memory/ledger.h"
 #include "hook/memory/oom_retry.h"
+#include "hook/orion/orion.h"
 #include "hook/table/cuda_real.h"
 #include "nvshare/protocol.h"
 
@@ -72,6 +73,8 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 		return CUDA_ERROR_NOT_FOUND;
 	if (cuda_real.cuCtxFromGreenCtx && cuda_real.cuCtxFromGreenCtx(&ctx, hCtx) != CUDA_SUCCESS)
 		ctx = NULL;
+	if (ctx)
+		orion_context_gone(ctx);
 	is_known = ledger_remove(LEDGER_GREEN, green_key(hCtx), &entry);
 	res = FREEZE_AROUND(cuda_real.cuGreenCtxDestroy(hCtx));
 	if (res != CUDA_SUCCESS) {

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 struct orion_status {
-	uint32_t n_clients; /* of orion_start_scheduler() */
-	uint32_t n_waiting; /* of them, at this moment */
+	uint32_t n_clients;                         /* of orion_start_scheduler() */
+	uint32_t n_waiting;                         /* of them, at this moment */
 	uint64_t hp_ops, be_ops, be_waits, wait_us; /* as in struct orion_stats, since the start */
 };
 

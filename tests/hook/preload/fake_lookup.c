@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum stream_kind { STREAM_none, STREAM_legacy, STREAM_ptds, STREAM_ptsz };
+enum stream_kind { STREAM_none, STREAM_legacy, STREAM_implicit, STREAM_ptds, STREAM_ptsz };
 
 #pragma GCC visibility push(default)
 
@@ -34,7 +34,8 @@ static bool is_variant(enum stream_kind stream, cuuint64_t flags)
 {
 	bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 
-	return stream == STREAM_none || (stream == STREAM_legacy) != per_thread;
+	return stream == STREAM_none ||
+	       (stream == STREAM_legacy || stream == STREAM_implicit) != per_thread;
 }
 
 static CUresult look_up(const char *name, void **pfn, int version, cuuint64_t flags)
