@@ -52,7 +52,7 @@ __all__ = [
     "stats",
 ]
 
-CLIENTS_MAX = 64
+CLIENTS_MAX = 63
 _NO_CLIENT = -1
 _LATENCY_MS_MAX = 60000
 
@@ -224,7 +224,7 @@ def scheduler(
     interference_aware: Optional[bool] = None,
     device_id: Optional[int] = None,
 ) -> Scheduler:
-    """A scheduler for clients 0 to num_clients - 1, at most 64. A process has one at a time.
+    """A scheduler for clients 0 to num_clients - 1, at most 63. A process has one at a time.
 
     A setting that is None stays as it is, and one that is given stays for later schedulers, too.
 
