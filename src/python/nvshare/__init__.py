@@ -13,6 +13,7 @@ ValueError that names it. Any thread, coroutine and child of fork() may use the 
 begins without its parent's requests.
 """
 
+from . import orion
 from ._calls import (
     Hint,
     Request,
@@ -44,6 +45,7 @@ __all__ = [
     "is_loaded",
     "latency_critical",
     "metrics",
+    "orion",
     "request",
     "set_compute_limit",
     "set_priority",

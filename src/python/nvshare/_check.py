@@ -23,6 +23,18 @@ def integer(name, value, low, high):
     raise ValueError(f"{name}: {value!r} is not a whole number from {low} to {high}")
 
 
+def above_zero(name, value, high):
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < value <= high:
+        return float(value)
+    raise ValueError(f"{name}: {value!r} is not a number above 0 to {high}")
+
+
+def boolean(name, value):
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{name}: {value!r} is neither True nor False")
+
+
 def priority(value, among=tuple(Priority), name="priority"):
     """A Priority, its number, or its name in any case."""
     try:

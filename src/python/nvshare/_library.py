@@ -80,7 +80,7 @@ PROTOTYPES = {
 }
 
 
-def _find():
+def find(prototypes):
     """All functions by name. Empty if one is missing: then it is another library.
 
     Calls that return at once keep the interpreter's lock. A thread of a busy program that gives the
@@ -89,7 +89,7 @@ def _find():
     try:
         quick, waiting = ctypes.PyDLL(None), ctypes.CDLL(None)
         found = {}
-        for name, (waits, result, arguments) in PROTOTYPES.items():
+        for name, (waits, result, arguments) in prototypes.items():
             function = getattr(waiting if waits else quick, name)
             function.restype = result
             function.argtypes = arguments
@@ -99,7 +99,7 @@ def _find():
         return {}
 
 
-_functions = _find()
+_functions = find(PROTOTYPES)
 _is_said = threading.Lock()  # the thread that warns first takes it, and keeps it
 
 
