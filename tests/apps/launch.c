@@ -5,6 +5,8 @@
  */
 #include "lib/app.h"
 
+#include "nvshare/orion.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,6 +17,7 @@ static const char help[] = "usage: launch [OPTION]...\n"
 			   "  --batches N   (200)\n"
 			   "  --batch N     launches a batch (256)\n"
 			   "  --graph       launches of a graph of one kernel instead\n"
+			   "  --client N    as a client of the scheduler inside the process\n"
 			   "  --device N    (0)\n";
 
 static int by_value(const void *a, const void *b)
@@ -60,7 +63,7 @@ int main(int argc, char **argv)
 	uint64_t n_batches = 200;
 	uint64_t n_launches = 256;
 	bool is_graph = false;
-	int device = 0;
+	int device = 0, client = ORION_NO_CLIENT;
 	struct app app;
 	CUgraphExec exec = NULL;
 	CUstream stream;
@@ -77,6 +80,8 @@ int main(int argc, char **argv)
 			n_launches = app_value_u64(argc, argv, &i, 1, 100000);
 		else if (app_is(argv[i], "--graph"))
 			is_graph = true;
+		else if (app_is(argv[i], "--client"))
+			client = (int)app_value_u64(argc, argv, &i, 0, 1);
 		else if (app_is(argv[i], "--device"))
 			device = (int)app_value_u64(argc, argv, &i, 0, 63);
 		else
@@ -85,6 +90,11 @@ int main(int argc, char **argv)
 	app_load(0);
 	app_init(&app, device);
 	APP_CALL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	if (client != ORION_NO_CLIENT && !orion_start_scheduler)
+		app_exit(APP_EXIT_SKIPPED, "libnvshare.so is not preloaded");
+	if (client != ORION_NO_CLIENT &&
+	    (orion_start_scheduler(2) != 0 || orion_set_client_idx(client) != 0))
+		app_exit(APP_EXIT_WRONG, "no scheduler inside the process");
 	if (is_graph)
 		exec = capture(&app, stream);
 	batch_ns(&app, exec, stream, n_launches); /* first launches load code */
