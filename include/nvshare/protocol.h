@@ -708,6 +708,7 @@ enum nvshare_trace_kind {
 	NVSHARE_TRACE_RELEASE, /* detail: enum nvshare_outcome; value: copied out; ns: the same */
 	NVSHARE_TRACE_FREEZE,  /* off the GPU for a moment, for others; ns: time that it took */
 	NVSHARE_TRACE_THAW,    /* back on the GPU; ns: the same */
+	NVSHARE_TRACE_ORION,   /* in its process; value: clients that it begins with, 0: it ends */
 	NVSHARE_TRACE_COUNT
 };
 
