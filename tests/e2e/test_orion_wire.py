@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from exposition import Metrics  # noqa: E402
 from scheduler_node import node, until  # noqa: E402,F401
 
 TAKES_ORION = 2  # NVSHARE_REGISTERED_ORION
@@ -18,6 +19,7 @@ LINE = (
     "  orion     server (1): 3 in-process clients, 1 waiting; 12034 high-priority and 5000 best-effort operations,"
     " 230 had to wait, 1.2 s in all\n"
 )
+SERIES = "nvshare_client_orion_"
 
 
 def sync(client):
@@ -87,6 +89,29 @@ def test_counters_that_fall_are_of_another_one(node):  # noqa: F811
         assert moments(node) == [(1, "orion begins", {"clients": 3})] * n_begun
         tell(client, 12035, 5000, 230, 1200000, 3, 0)
     assert len(moments(node)) == n_begun
+
+
+def test_metrics_count_it(node):  # noqa: F811
+    address = node.folder / "http.sock"
+    node.start(NVSHARE_HTTP_ADDRESS=f"unix:{address}")
+    client = node.client(name="server", pod="space/name")
+    node.client(name="other")
+    tell(client, *NUMBERS, 3, 1)
+
+    def look(condition):
+        """Numbers are up to a second old."""
+        found = Metrics(address)
+        return found if condition(found) else None
+
+    found = until("its series", lambda: look(lambda m: m.all(SERIES + "clients") == [3]))
+    assert found.one(SERIES + "clients", client="1", pod="name") == 3
+    assert found.one(SERIES + "clients_waiting") == 1
+    assert found.one(SERIES + "operations_total", **{"class": "high-priority"}) == 12034
+    assert found.one(SERIES + "operations_total", **{"class": "best-effort"}) == 5000
+    assert found.one(SERIES + "waits_total") == 230
+    assert found.one(SERIES + "wait_seconds_total") == 1.2
+    tell(client, 0, 0, 0, 0, 0, 0)
+    until("their end", lambda: look(lambda m: not [1 for name, _, _ in m.series if name.startswith(SERIES)]))
 
 
 @pytest.mark.parametrize(
