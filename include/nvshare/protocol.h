@@ -126,6 +126,7 @@ enum nvshare_register_result {
 
 /* nvshare_registered::flags. A library does not look at those that it does not know. */
 #define NVSHARE_REGISTERED_WATCH (1u << 0) /* the scheduler takes WATCH */
+#define NVSHARE_REGISTERED_ORION (1u << 1) /* the scheduler takes ORION */
 
 struct nvshare_registered {
 	uint32_t result;            /* enum nvshare_register_result; not 0: the scheduler closes */
@@ -359,6 +360,23 @@ struct nvshare_share_set {
 	uint32_t is_held;
 };
 
+#define NVSHARE_ORION_CLIENTS_MAX 64u
+#define NVSHARE_ORION_WAIT_US_MAX (UINT64_MAX / 1000) /* in ns it is a uint64_t, too */
+
+/*
+ * The scheduler that the program has started inside its process (nvshare/orion.h). Counters begin
+ * with that scheduler. A client sends this when a number has changed, at most once a second, on
+ * each of its connections.
+ */
+struct nvshare_orion {
+	uint64_t hp_ops;    /* operations of client 0 that were submitted */
+	uint64_t be_ops;    /* the same, of the other clients */
+	uint64_t be_waits;  /* those of be_ops that had to wait, each once */
+	uint64_t wait_us;   /* so long they waited together, to NVSHARE_ORION_WAIT_US_MAX */
+	uint32_t n_clients; /* to NVSHARE_ORION_CLIENTS_MAX; 0: it has ended */
+	uint32_t n_waiting; /* of n_clients, now */
+};
+
 /* HEARTBEAT asks a client, PING asks the scheduler. The answer repeats the packet. */
 struct nvshare_heartbeat {
 	uint64_t nonce;
@@ -371,6 +389,7 @@ struct nvshare_mem_refused {
 
 /* nvshare_get_status::flags */
 #define NVSHARE_GET_STATUS_STATES (1u << 0) /* STATUS_STATE, too, behind all STATUS_GPU */
+#define NVSHARE_GET_STATUS_ORION  (1u << 1) /* STATUS_ORION, too, behind all STATUS_CLIENT */
 
 struct nvshare_get_status {
 	uint32_t flags; /* NVSHARE_GET_STATUS_*; an older scheduler does not look at them */
@@ -609,6 +628,13 @@ struct nvshare_status_client {
 	char pod[NVSHARE_POD_LEN];
 };
 
+/* Only of clients with a scheduler in their process. */
+struct nvshare_status_orion {
+	struct nvshare_orion orion; /* as the client told last */
+	uint32_t client;            /* status_client::id */
+	uint32_t unused;
+};
+
 struct nvshare_status_end {
 	uint32_t n_gpus;
 	uint32_t n_clients;
@@ -682,6 +708,7 @@ enum nvshare_trace_kind {
 	NVSHARE_TRACE_RELEASE, /* detail: enum nvshare_outcome; value: copied out; ns: the same */
 	NVSHARE_TRACE_FREEZE,  /* off the GPU for a moment, for others; ns: time that it took */
 	NVSHARE_TRACE_THAW,    /* back on the GPU; ns: the same */
+	NVSHARE_TRACE_ORION,   /* in its process; value: clients that it begins with, 0: it ends */
 	NVSHARE_TRACE_COUNT
 };
 

@@ -139,6 +139,7 @@ static enum doing doing_before(const struct nvshare_trace_entry *entry)
 	case NVSHARE_TRACE_JOIN:
 	case NVSHARE_TRACE_NAME:
 	case NVSHARE_TRACE_ASK:
+	case NVSHARE_TRACE_ORION:
 	case NVSHARE_TRACE_COUNT:
 		break;
 	}
@@ -175,6 +176,20 @@ static void client_frozen(struct writer *writer, struct traced_client *client, u
 		return;
 	slice_begin(writer, client, "frozen", at_ns);
 	client->is_frozen = true;
+}
+
+/* A moment, because a slice may cross those of the client. */
+static void client_orion(struct writer *writer, const struct traced_client *client,
+			 const struct nvshare_trace_entry *entry)
+{
+	event_open(writer, client, 'i', entry->at_ns);
+	if (entry->value)
+		(void)fprintf(writer->out,
+			      ", \"s\": \"t\", \"name\": \"orion begins\""
+			      ", \"args\": {\"clients\": %" PRIu64 "}}",
+			      entry->value);
+	else
+		(void)fputs(", \"s\": \"t\", \"name\": \"orion ends\"}", writer->out);
 }
 
 static void client_name_part(struct traced_client *client, const struct nvshare_trace_entry *entry)
@@ -233,6 +248,9 @@ static void client_entry(struct writer *writer, struct traced_client *client,
 	case NVSHARE_TRACE_THAW:
 		client_thaw(writer, client, entry->at_ns);
 		break;
+	case NVSHARE_TRACE_ORION:
+		client_orion(writer, client, entry);
+		break;
 	case NVSHARE_TRACE_COUNT:
 		break;
 	}
@@ -265,7 +283,8 @@ static int writer_entries(struct writer *writer, const struct chrome_trace *trac
 
 		if (!client)
 			return -ENOMEM;
-		if (!client->is_known && entry->kind != NVSHARE_TRACE_NAME) {
+		if (!client->is_known && entry->kind != NVSHARE_TRACE_NAME &&
+		    entry->kind != NVSHARE_TRACE_ORION) {
 			client_do(writer, client, doing_before(entry), trace->begin_ns);
 			client->is_known = true;
 		}

@@ -282,6 +282,22 @@ static void print_claim(FILE *out, const struct nvshare_status_client *client)
 		(void)fputs(", \"energy_joules\": null", out);
 }
 
+/* The scheduler in the client's process. */
+static void print_orion(FILE *out, const struct nvshare_orion *orion)
+{
+	if (!orion) {
+		(void)fputs(",\n     \"orion\": null", out);
+		return;
+	}
+	(void)fprintf(out,
+		      ",\n     \"orion\": {\"clients\": %u, \"waiting\": %u"
+		      ", \"high_priority_operations\": %" PRIu64
+		      ", \"best_effort_operations\": %" PRIu64 ", \"best_effort_waits\": %" PRIu64
+		      ", \"wait_seconds\": %.6f}",
+		      orion->n_clients, orion->n_waiting, orion->hp_ops, orion->be_ops,
+		      orion->be_waits, (double)orion->wait_us / 1e6);
+}
+
 /* The client whose memory stays in this one's way. */
 static void print_blame(FILE *out, const struct status *status,
 			const struct nvshare_status_client *client)
@@ -344,6 +360,7 @@ static void print_client(FILE *out, const struct status *status,
 		(void)fprintf(out, "%.3f",
 			      status->unix_seconds - (double)client->last_scheduled_ns / NS);
 	print_claim(out, client);
+	print_orion(out, status_orion(status, client->id));
 	(void)fprintf(out, ",\n     \"busy\": %s, \"held\": %s, \"slices_only\": %s",
 		      truth(client->flags & NVSHARE_CLIENT_BUSY),
 		      truth(client->flags & NVSHARE_CLIENT_HELD),

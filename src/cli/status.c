@@ -40,6 +40,7 @@ void status_deinit(struct status *status)
 	free(status->states);
 	free(status->outsiders);
 	free(status->clients);
+	free(status->orions);
 }
 
 const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[NVSHARE_UUID_LEN])
@@ -70,6 +71,15 @@ const struct nvshare_status_state *status_state(const struct status *status, uin
 	for (size_t i = 0; i < status->n_states; i++) {
 		if (status->states[i].gpu == gpu)
 			return &status->states[i];
+	}
+	return NULL;
+}
+
+const struct nvshare_orion *status_orion(const struct status *status, uint32_t client)
+{
+	for (size_t i = 0; i < status->n_orions; i++) {
+		if (status->orions[i].client == client)
+			return &status->orions[i].orion;
 	}
 	return NULL;
 }
@@ -157,6 +167,11 @@ static int status_take(struct status *status, const struct msg *msg, bool *ret_i
 				     &msg->body.status_client);
 		status->clients = array ? array : status->clients;
 		return array ? 0 : -ENOMEM;
+	case NVSHARE_MSG_STATUS_ORION:
+		array = array_append(status->orions, &status->n_orions, sizeof(*status->orions),
+				     &msg->body.status_orion);
+		status->orions = array ? array : status->orions;
+		return array ? 0 : -ENOMEM;
 	default:
 		*ret_is_last = true; /* STATUS_END */
 		return 0;
@@ -198,7 +213,9 @@ int status_fetch(struct status *status)
 {
 	FD_CLEANUP int fd = -1;
 	bool is_last = false;
-	struct nvshare_get_status body = {.flags = NVSHARE_GET_STATUS_STATES};
+	struct nvshare_get_status body = {
+		.flags = NVSHARE_GET_STATUS_STATES | NVSHARE_GET_STATUS_ORION,
+	};
 	int r;
 
 	r = request_open(&fd);

@@ -15,10 +15,12 @@ struct status {
 	struct nvshare_status_state *states; /* none of an older scheduler */
 	struct nvshare_status_outsider *outsiders;
 	struct nvshare_status_client *clients;
+	struct nvshare_status_orion *orions;
 	size_t n_gpus;
 	size_t n_states;
 	size_t n_outsiders;
 	size_t n_clients;
+	size_t n_orions;
 	double unix_seconds; /* time of the status, since 1970 */
 };
 
@@ -47,6 +49,9 @@ struct status_counts status_count(const struct status *status,
 				  const struct nvshare_status_gpu *gpu);
 /* NULL: the scheduler does not tell it. */
 const struct nvshare_status_state *status_state(const struct status *status, uint32_t gpu);
+
+/* NULL: the client has no scheduler in its process. */
+const struct nvshare_orion *status_orion(const struct status *status, uint32_t client);
 
 /* No client gets a new grant there. */
 bool status_is_out(const struct status *status, uint32_t gpu);

@@ -104,6 +104,21 @@ static void print_learned(FILE *out, const struct nvshare_status_client *client)
 	}
 }
 
+/* The scheduler in a client's process. */
+static void print_orion(FILE *out, const struct nvshare_status_client *client,
+			const struct nvshare_orion *orion)
+{
+	(void)fprintf(out,
+		      "  orion     %s (%u): %u in-process client%s, %u waiting; %" PRIu64
+		      " high-priority and %" PRIu64 " best-effort operations",
+		      client->name, client->id, orion->n_clients, orion->n_clients == 1 ? "" : "s",
+		      orion->n_waiting, orion->hp_ops, orion->be_ops);
+	if (orion->be_waits)
+		(void)fprintf(out, ", %" PRIu64 " had to wait, %s in all", orion->be_waits,
+			      view_lasting(orion->wait_us * 1000).s);
+	(void)fputc('\n', out);
+}
+
 static void print_counts(FILE *out, struct status_counts counts, uint64_t running_bytes)
 {
 	uint32_t n = counts.running + counts.waiting + counts.idle;
@@ -157,7 +172,12 @@ void view_gpu_print(FILE *out, const struct status *status, const struct nvshare
 	print_hints(out, gpu);
 	view_outsiders_print(out, status, gpu);
 	for (size_t i = 0; i < status->n_clients; i++) {
-		if (status->clients[i].gpu == gpu->index)
-			print_learned(out, &status->clients[i]);
+		const struct nvshare_orion *orion = status_orion(status, status->clients[i].id);
+
+		if (status->clients[i].gpu != gpu->index)
+			continue;
+		print_learned(out, &status->clients[i]);
+		if (orion)
+			print_orion(out, &status->clients[i], orion);
 	}
 }

@@ -157,7 +157,7 @@ static void client_on_register(struct server *server, struct peer *peer,
 	peer->context_told = hearsay_context(server, peer);
 	answer.context_bytes = peer->context_told;
 	answer.reserve_percent = server->reconfigure.gpus[peer->gpu].config.reserve_percent;
-	answer.flags = NVSHARE_REGISTERED_WATCH;
+	answer.flags = NVSHARE_REGISTERED_WATCH | NVSHARE_REGISTERED_ORION;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
 	job_programs_join(server, peer);
@@ -363,6 +363,32 @@ static void client_on_heartbeat(struct server *server, struct peer *peer,
 	(void)dispatch_event(server, &event);
 }
 
+/* A counter that falls counts from another start: the end and the start came within a second. */
+static bool client_has_other_orion(const struct nvshare_orion *before,
+				   const struct nvshare_orion *now)
+{
+	return now->n_clients != before->n_clients || now->hp_ops < before->hp_ops ||
+	       now->be_ops < before->be_ops || now->be_waits < before->be_waits ||
+	       now->wait_us < before->wait_us;
+}
+
+static void client_on_orion(struct server *server, struct peer *peer,
+			    const struct nvshare_orion *orion)
+{
+	bool is_other = client_has_other_orion(&peer->orion, orion);
+
+	peer->orion = *orion;
+	if (!is_other)
+		return;
+	server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "orion client=%u gpu=%u clients=%u",
+		   peer->id, peer->gpu, orion->n_clients);
+	trace_client(server, peer,
+		     &(struct nvshare_trace_entry){
+			     .kind = NVSHARE_TRACE_ORION,
+			     .value = orion->n_clients,
+		     });
+}
+
 /* true: a registered client may send msg. */
 static bool client_on_message(struct server *server, struct peer *peer, const struct msg *msg)
 {
@@ -388,6 +414,9 @@ static bool client_on_message(struct server *server, struct peer *peer, const st
 	case NVSHARE_MSG_SHARE_SET:
 		shares_set(server, peer, &msg->body.share_set);
 		return true;
+	case NVSHARE_MSG_ORION:
+		client_on_orion(server, peer, &msg->body.orion);
+		return true;
 	case NVSHARE_MSG_WATCH:
 		peer->is_watching = true;
 		states_watch(server, peer);
@@ -405,7 +434,8 @@ void client_messages_handle(struct server *server, struct peer *peer, const stru
 		msg->header.type == NVSHARE_MSG_MEM_UPDATE ||
 		msg->header.type == NVSHARE_MSG_HEARTBEAT || msg->header.type == NVSHARE_MSG_PING ||
 		msg->header.type == NVSHARE_MSG_ACTIVITY ||
-		msg->header.type == NVSHARE_MSG_SHARE_SET || msg->header.type == NVSHARE_MSG_WATCH;
+		msg->header.type == NVSHARE_MSG_SHARE_SET ||
+		msg->header.type == NVSHARE_MSG_WATCH || msg->header.type == NVSHARE_MSG_ORION;
 
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {

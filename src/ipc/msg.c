@@ -46,6 +46,8 @@ _Static_assert(sizeof(struct nvshare_get_jobs) == 16, "get_jobs");
 _Static_assert(sizeof(struct nvshare_jobs_end) == 16, "jobs_end");
 _Static_assert(sizeof(struct nvshare_gpu_score) == 56, "gpu_score");
 _Static_assert(sizeof(struct nvshare_placement) == 920, "placement");
+_Static_assert(sizeof(struct nvshare_orion) == 40, "orion");
+_Static_assert(sizeof(struct nvshare_status_orion) == 48, "status_orion");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
@@ -196,6 +198,12 @@ static bool client_in_range(const struct nvshare_status_client *client)
 	       mem_in_range(&client->mem) && claim_in_range(&client->claim);
 }
 
+static bool orion_in_range(const struct nvshare_orion *orion)
+{
+	return orion->n_clients <= NVSHARE_ORION_CLIENTS_MAX &&
+	       orion->n_waiting <= orion->n_clients && orion->wait_us <= NVSHARE_ORION_WAIT_US_MAX;
+}
+
 static bool trace_in_range(const struct nvshare_trace *trace)
 {
 	if (trace->n > NVSHARE_TRACE_PAGE)
@@ -319,6 +327,12 @@ static int check_ranges(const struct msg *msg)
 	case NVSHARE_MSG_ACTIVITY:
 		is_good = msg->body.activity.kind < NVSHARE_ACTIVITY_COUNT &&
 			  msg->body.activity.n_violations <= msg->body.activity.n_tasks;
+		break;
+	case NVSHARE_MSG_ORION:
+		is_good = orion_in_range(&msg->body.orion);
+		break;
+	case NVSHARE_MSG_STATUS_ORION:
+		is_good = orion_in_range(&msg->body.status_orion.orion);
 		break;
 	case NVSHARE_MSG_SET_SHARE:
 		is_good = msg->body.set_share.use_ppm <= 1000000 &&

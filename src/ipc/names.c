@@ -50,6 +50,7 @@ const char *const names_trace[NVSHARE_TRACE_COUNT] = {
 	[NVSHARE_TRACE_BROUGHT] = "brought", [NVSHARE_TRACE_GRANT] = "grant",
 	[NVSHARE_TRACE_STOP] = "stop",       [NVSHARE_TRACE_RELEASE] = "release",
 	[NVSHARE_TRACE_FREEZE] = "freeze",   [NVSHARE_TRACE_THAW] = "thaw",
+	[NVSHARE_TRACE_ORION] = "orion",
 };
 
 const char *const names_wait[NVSHARE_WAIT_COUNT] = {

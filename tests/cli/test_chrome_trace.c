@@ -144,6 +144,33 @@ static void a_client_without_entries_is_as_its_status_says(void **state)
 	assert_string_equal(got, "run 0-100 ");
 }
 
+/* Its begin and end are moments. They tell nothing of what the client does. */
+static void a_scheduler_inside_a_process_is_two_moments(void **state)
+{
+	const struct nvshare_trace_entry entries[] = {
+		{.at_ns = 10 * MS, .client = 1, .kind = NVSHARE_TRACE_ORION, .value = 3},
+		at(20, NVSHARE_TRACE_STOP, 1),
+		at(30, NVSHARE_TRACE_ORION, 0),
+	};
+	struct status status = {.n_clients = 0};
+	struct chrome_trace trace = {
+		.entries = entries, .n = 3, .end_ns = 100 * MS, .status = &status};
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	(void)state;
+	assert_non_null(out);
+	assert_int_equal(chrome_trace_print(out, &trace), 0);
+	(void)fclose(out);
+	assert_non_null(strstr(text, "{\"ph\": \"i\", \"pid\": 1, \"tid\": 1, \"ts\": 10000.000,"
+				     " \"s\": \"t\", \"name\": \"orion begins\","
+				     " \"args\": {\"clients\": 3}}"));
+	assert_non_null(strstr(text, "\"ts\": 30000.000, \"s\": \"t\", \"name\": \"orion ends\"}"));
+	free(text);
+	assert_slices(EVENTS(entries), "run 0-20 move out 20-100 ");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +179,7 @@ int main(void)
 		cmocka_unit_test(a_waiter_that_gives_memory_up_waits_on),
 		cmocka_unit_test(each_kind_may_come_first_and_ends_are_paired),
 		cmocka_unit_test(a_client_without_entries_is_as_its_status_says),
+		cmocka_unit_test(a_scheduler_inside_a_process_is_two_moments),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -373,6 +373,39 @@ static void what_is_learned_of_bursts_is_told(void **state)
 	clients[0] = saved;
 }
 
+static void a_scheduler_inside_a_process_is_told(void **state)
+{
+	struct nvshare_status_orion orion = {
+		.orion = {12034, 5000, 230, 1200000, 3, 1},
+		.client = 1,
+	};
+	char *text;
+
+	(void)state;
+	text = view(false);
+	assert_null(strstr(text, "  orion  "));
+	free(text);
+	status.orions = &orion;
+	status.n_orions = 1;
+	text = view(false);
+	has(text,
+	    "  orion     train (1): 3 in-process clients, 1 waiting; 12034 high-priority and 5000"
+	    " best-effort operations, 230 had to wait, 1.2 s in all\n");
+	assert_null(strstr(text, "  orion     infer"));
+	free(text);
+	text = json();
+	has(text, "\"orion\": {\"clients\": 3, \"waiting\": 1, \"high_priority_operations\": 12034,"
+		  " \"best_effort_operations\": 5000, \"best_effort_waits\": 230,"
+		  " \"wait_seconds\": 1.200000},");
+	has(text, "\"orion\": null,"); /* of the other client */
+	free(text);
+	orion.orion = (struct nvshare_orion){.hp_ops = 7, .n_clients = 1};
+	view_has("  orion     train (1): 1 in-process client, 0 waiting; 7 high-priority and 0"
+		 " best-effort operations\n");
+	status.orions = NULL;
+	status.n_orions = 0;
+}
+
 static void a_failed_stop_is_told_in_words(void **state)
 {
 	struct nvshare_status_client saved[] = {clients[0], clients[1]};
@@ -758,6 +791,7 @@ int main(void)
 		cmocka_unit_test(why_memory_stays_is_told),
 		cmocka_unit_test(reports_that_are_doubted_are_told),
 		cmocka_unit_test(what_is_learned_of_bursts_is_told),
+		cmocka_unit_test(a_scheduler_inside_a_process_is_told),
 		cmocka_unit_test(a_failed_stop_is_told_in_words),
 		cmocka_unit_test(who_waits_since_turns_are_off_is_told_how_to_get_them),
 		cmocka_unit_test(whose_memory_is_in_the_way_is_told),

@@ -121,6 +121,11 @@ static void what_is_not_there_has_no_series(void **state)
 	expect_line(rig, "nvshare_client_slo_seconds{" CLIENT "} 0.02");
 	rig->metrics.clients[0].slo_seconds = (double)NAN;
 	assert_null(strstr(print(rig), "\nnvshare_client_slo_seconds"));
+	rig->metrics.clients[0].orion_hp_ops = 12345678901.0; /* every digit, as of any counter */
+	expect_line(rig, "nvshare_client_orion_operations_total{" CLIENT
+			 ",class=\"high-priority\"} 12345678901");
+	rig->metrics.clients[0].orion_hp_ops = (double)NAN;
+	assert_null(strstr(print(rig), "class=\"high-priority\""));
 	rig->metrics.n_clients = 0;
 	assert_null(strstr(print(rig), "\nnvshare_client_"));
 }

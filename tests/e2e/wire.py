@@ -67,6 +67,8 @@ TYPES = {
     "JOBS_END": (47, "<4I"),
     "PLACE": (48, "<QQ4I64s64s32s32s448s"),
     "PLACEMENT": (49, "<Q4I" + 16 * "16sQBBH7I"),
+    "ORION": (50, "<4Q2I"),
+    "STATUS_ORION": (51, "<4Q4I"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}

@@ -291,6 +291,11 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(JOB, job, signal_now, 64),
 		RANGE(JOB, job, exit_code, 255),
 		RANGE(JOB, job, signal, 64),
+		RANGE(ORION, orion, wait_us, UINT64_MAX / 1000),
+		RANGE(ORION, orion, n_clients, 64),
+		RANGE(ORION, orion, n_waiting, 0), /* of no clients */
+		RANGE(STATUS_ORION, status_orion, orion.n_clients, 64),
+		RANGE(STATUS_ORION, status_orion, orion.n_waiting, 0),
 		RANGE(PLACEMENT, placement, n, NVSHARE_PLACEMENT_GPUS),
 		RANGE(PLACEMENT, placement, is_estimated, 1),
 		RANGE(PLACEMENT, placement, gpus[0].verdict, NVSHARE_VERDICT_COUNT - 1),

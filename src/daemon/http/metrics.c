@@ -194,8 +194,9 @@ static void print_value(struct metrics_text *text, const struct metrics_row *row
 		text_append_decimal(text, *(const uint32_t *)field, 100);
 		break;
 	case METRICS_DOUBLE:
+		/* Fewer digits would round large counters. */
 		text->len +=
-			(size_t)snprintf(text->at + text->len, 32, "%.9g", *(const double *)field);
+			(size_t)snprintf(text->at + text->len, 32, "%.15g", *(const double *)field);
 		break;
 	case METRICS_BUCKETS:
 		break; /* print_buckets() */

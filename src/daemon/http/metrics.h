@@ -61,7 +61,10 @@ struct metrics_client {
 	double slo_seconds;   /* NAN: it has none */
 	double compute_limit; /* NAN: it has none */
 	double energy_joules; /* NAN: unknown */
-	uint32_t place;       /* of its GPU in metrics::gpus */
+	/* Of the scheduler in its process; NAN: there is none. */
+	double orion_clients, orion_waiting, orion_hp_ops, orion_be_ops, orion_be_waits;
+	double orion_wait_seconds;
+	uint32_t place; /* of its GPU in metrics::gpus */
 	bool is_running, is_hung, is_doubted, is_preemptible, is_paused;
 };
 

@@ -60,6 +60,18 @@ static void collect_gpu(const struct server *server, uint32_t index, struct metr
 	collect_state(server, index, ret);
 }
 
+static void collect_orion(const struct nvshare_orion *orion, struct metrics_client *ret)
+{
+	bool is_there = orion->n_clients;
+
+	ret->orion_clients = is_there ? orion->n_clients : (double)NAN;
+	ret->orion_waiting = is_there ? orion->n_waiting : (double)NAN;
+	ret->orion_hp_ops = is_there ? (double)orion->hp_ops : (double)NAN;
+	ret->orion_be_ops = is_there ? (double)orion->be_ops : (double)NAN;
+	ret->orion_be_waits = is_there ? (double)orion->be_waits : (double)NAN;
+	ret->orion_wait_seconds = is_there ? (double)orion->wait_us / 1e6 : (double)NAN;
+}
+
 static void collect_client(const struct server *server, struct peer *peer, uint32_t place,
 			   struct metrics_client *ret)
 {
@@ -78,6 +90,7 @@ static void collect_client(const struct server *server, struct peer *peer, uint3
 	if (status->energy_j > peer->energy_j)
 		peer->energy_j = status->energy_j;
 	ret->energy_joules = peer->energy_j ? peer->energy_j : (double)NAN;
+	collect_orion(&peer->orion, ret);
 	ret->is_running = status->state == NVSHARE_CLIENT_RUNNING;
 	ret->is_hung = status->flags & NVSHARE_CLIENT_HUNG;
 	ret->is_doubted = status->flags & NVSHARE_CLIENT_DOUBTED;

@@ -274,5 +274,18 @@ const struct metrics_row metrics_table[] = {
 	       "The client's timeslice; 0: the driver's default."),
 	CLIENT(COUNTER, DOUBLE, "client_energy_joules_total", energy_joules,
 	       "Energy, estimated from GPU time and power; no series: unknown."),
+	CLIENT(GAUGE, DOUBLE, "client_orion_clients", orion_clients,
+	       "Clients of the scheduler inside the process; no series: there is none."),
+	CLIENT(GAUGE, DOUBLE, "client_orion_clients_waiting", orion_waiting,
+	       "Clients of the scheduler inside the process that wait."),
+	CLIENT_BY(COUNTER, DOUBLE, "client_orion_operations_total", "class=\"best-effort\"",
+		  orion_be_ops,
+		  "Operations that the scheduler inside the process has let go, by class."),
+	CLIENT_BY(COUNTER, DOUBLE, "client_orion_operations_total", "class=\"high-priority\"",
+		  orion_hp_ops, NULL),
+	CLIENT(COUNTER, DOUBLE, "client_orion_waits_total", orion_be_waits,
+	       "Best-effort operations that had to wait inside the process."),
+	CLIENT(COUNTER, DOUBLE, "client_orion_wait_seconds_total", orion_wait_seconds,
+	       "Time that best-effort operations waited inside the process."),
 };
 const size_t metrics_table_len = sizeof(metrics_table) / sizeof(metrics_table[0]);

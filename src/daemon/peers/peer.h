@@ -43,6 +43,7 @@ enum peer_stage {
 	PEER_STAGE_STATES,
 	PEER_STAGE_OUTSIDERS,
 	PEER_STAGE_CLIENTS,
+	PEER_STAGE_ORION,
 	PEER_STAGE_JOBS, /* GET_JOBS: those that do not wait, by slot; then the queue, by position
 			  */
 	PEER_STAGE_QUEUE,
@@ -143,6 +144,7 @@ struct peer {
 	struct peer *prev;   /* grace::held */
 	struct peer *next;
 	struct nvshare_mem mem;
+	struct nvshare_orion orion;      /* as it told last */
 	struct nvshare_host_memory host; /* as it was told last */
 	bool is_host_taker;              /* it may be evicted, and takes host memory then */
 	char name[NVSHARE_NAME_LEN];

@@ -59,6 +59,55 @@ static bool status_next_state(const struct server *server, struct peer_cursor *c
 	return true;
 }
 
+/* The next client from cursor->at on. NULL: there is none among the slots of this turn. */
+static const struct peer *status_next_client(const struct server *server,
+					     struct peer_cursor *cursor, uint32_t *n_looked)
+{
+	while (cursor->at < server->slots_used && (*n_looked)++ < SLOTS_A_TURN) {
+		const struct peer *peer = &server->peers[cursor->at++];
+
+		if (peer->state == PEER_STATE_CLIENT)
+			return peer;
+	}
+	return NULL;
+}
+
+/* The next packet from the clients on. false: there is none among the slots of this turn. */
+static bool status_next_of_clients(struct server *server, struct peer_cursor *cursor,
+				   struct msg *ret_msg)
+{
+	struct nvshare_status_end end;
+	const struct peer *peer;
+	uint32_t n_looked = 0;
+
+	if (cursor->stage == PEER_STAGE_CLIENTS) {
+		peer = status_next_client(server, cursor, &n_looked);
+		if (peer) {
+			(void)msg_encode(NVSHARE_MSG_STATUS_CLIENT, cursor->seq,
+					 status_client(server, peer, cursor->ticket), ret_msg);
+			cursor->n_clients++;
+			return true;
+		}
+		if (cursor->at < server->slots_used)
+			return false;
+		cursor->stage = PEER_STAGE_ORION;
+		cursor->at = cursor->flags & NVSHARE_GET_STATUS_ORION ? 0 : server->slots_used;
+	}
+	while ((peer = status_next_client(server, cursor, &n_looked))) {
+		if (!peer->orion.n_clients)
+			continue;
+		(void)msg_encode(NVSHARE_MSG_STATUS_ORION, cursor->seq,
+				 &(struct nvshare_status_orion){peer->orion, peer->id, 0}, ret_msg);
+		return true;
+	}
+	if (cursor->at < server->slots_used)
+		return false;
+	end = (struct nvshare_status_end){cursor->n_gpus, cursor->n_clients};
+	(void)msg_encode(NVSHARE_MSG_STATUS_END, cursor->seq, &end, ret_msg);
+	cursor->stage = PEER_STAGE_NONE;
+	return true;
+}
+
 /* The next packet of the status. false: all slots of this turn are looked at. */
 static bool status_next_packet(struct server *server, struct peer_cursor *cursor,
 			       struct msg *ret_msg)
@@ -68,9 +117,7 @@ static bool status_next_packet(struct server *server, struct peer_cursor *cursor
 		struct nvshare_status_gpu gpu;
 		struct nvshare_status_state state;
 		struct nvshare_status_outsider outsider;
-		struct nvshare_status_end end;
 	} body;
-	uint32_t n_looked = 0;
 
 	if (cursor->stage == PEER_STAGE_NODE) {
 		log_debug("status ticket=%llu", (unsigned long long)cursor->ticket);
@@ -109,23 +156,7 @@ static bool status_next_packet(struct server *server, struct peer_cursor *cursor
 		cursor->stage = PEER_STAGE_CLIENTS;
 		cursor->at = 0;
 	}
-	while (cursor->at < server->slots_used) {
-		const struct peer *peer = &server->peers[cursor->at];
-
-		if (n_looked++ == SLOTS_A_TURN)
-			return false;
-		cursor->at++;
-		if (peer->state != PEER_STATE_CLIENT)
-			continue;
-		(void)msg_encode(NVSHARE_MSG_STATUS_CLIENT, cursor->seq,
-				 status_client(server, peer, cursor->ticket), ret_msg);
-		cursor->n_clients++;
-		return true;
-	}
-	body.end = (struct nvshare_status_end){cursor->n_gpus, cursor->n_clients};
-	(void)msg_encode(NVSHARE_MSG_STATUS_END, cursor->seq, &body, ret_msg);
-	cursor->stage = PEER_STAGE_NONE;
-	return true;
+	return status_next_of_clients(server, cursor, ret_msg);
 }
 
 void tool_status_begin(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags)

@@ -265,6 +265,7 @@ static uint64_t agent_run_once(void)
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		due = u64_min(due, link_run_timers(l, now));
 	due = u64_min(due, agent_watch_tick(now));
+	due = u64_min(due, agent_orion_tick(now));
 	due = u64_min(due, freeze_tick(now));
 	due = u64_min(due, pager_mover_tick(now));
 	return u64_min(due, share_tick(clock_now_ns()));

@@ -92,6 +92,10 @@ struct agent_link {
 
 	struct share_link share;
 
+	bool takes_orion;           /* the scheduler takes ORION */
+	uint64_t orion_ns;          /* no ORION before this time */
+	struct nvshare_orion orion; /* the last one of this connection */
+
 	uint32_t n_queued; /* messages that the socket has not taken yet */
 	struct msg queue[AGENT_QUEUE_MAX];
 };

@@ -115,6 +115,7 @@ static void message_registered(struct agent_link *link, const struct nvshare_reg
 	share_registered(link, body);
 	if (body->flags & NVSHARE_REGISTERED_WATCH)
 		agent_link_send(link, NVSHARE_MSG_WATCH, NULL);
+	agent_orion_begin(link, body);
 	link->was_registered = true;
 	link->is_missed = false;
 	link->is_away = false;

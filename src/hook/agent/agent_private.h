@@ -7,7 +7,8 @@
  * agent_message.c takes the scheduler's messages; agent_absence.c copes without a scheduler;
  * agent_lease.c passes events to the lease and carries out its actions; agent_report.c sends memory
  * numbers; agent_moving.c talks while memory moves; agent_halt.c stops the program; agent_watch.c
- * looks whether the process is idle; agent_pair.c adds a second GPU.
+ * looks whether the process is idle; agent_pair.c adds a second GPU; agent_orion.c reports the
+ * scheduler inside the process.
  *
  * Threading: the agent's thread alone, unless a function says otherwise.
  */
@@ -126,6 +127,10 @@ uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns);
 
 /* agent_watch.c: returns when to call it again, AGENT_NEVER while nobody waits. */
 uint64_t agent_watch_tick(uint64_t now_ns);
+
+/* agent_orion.c. begin: link is registered. tick: reports, and returns when to call it again. */
+void agent_orion_begin(struct agent_link *link, const struct nvshare_registered *body);
+uint64_t agent_orion_tick(uint64_t now_ns);
 
 /*
  * agent_pair.c. begin: true: the process has another GPU already, so agent_pair_step() adds this
