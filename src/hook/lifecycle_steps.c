@@ -16,18 +16,10 @@
 #include "hook/pools/pools.h"
 
 lifecycle_step *const lifecycle_on_fork_child[] = {
-	agent_after_fork_child,
-	bell_after_fork_child,
-	gate_after_fork_child,
-	device_after_fork_child,
-	budget_after_fork_child,
-	context_cost_after_fork_child,
-	pager_after_fork_child,
-	pools_after_fork_child,
-	rdma_after_fork_child,
-	freeze_after_fork_child,
-	orion_after_fork_child,
-	NULL,
+	agent_after_fork_child,  bell_after_fork_child,   gate_after_fork_child,
+	device_after_fork_child, budget_after_fork_child, context_cost_after_fork_child,
+	pager_after_fork_child,  pools_after_fork_child,  rdma_after_fork_child,
+	freeze_after_fork_child, orion_after_fork_child,  NULL,
 };
 
 /* The agent first: it may be about to freeze, or to thaw. */

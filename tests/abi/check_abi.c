@@ -15,11 +15,11 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#define PFN_none(pfn)   pfn
-#define PFN_legacy(pfn) pfn
+#define PFN_none(pfn)     pfn
+#define PFN_legacy(pfn)   pfn
 #define PFN_implicit(pfn) pfn
-#define PFN_ptds(pfn)   pfn##_ptds
-#define PFN_ptsz(pfn)   pfn##_ptsz
+#define PFN_ptds(pfn)     pfn##_ptds
+#define PFN_ptsz(pfn)     pfn##_ptsz
 
 #define CHECK(base, symbol, since, stream, params)                                            \
 	_Static_assert(__builtin_types_compatible_p(CUresult(*) params,                       \

@@ -239,7 +239,7 @@ static void a_newcomer_of_high_priority_finds_one_long_kernel_at_most(void **sta
 	assert_int_equal(reason_of(2), ORION_POLICY_WAIT_DEPTH);
 	assert_int_equal(complete(1, product), 1 << 2);
 	assert_true(ask(3, small)); /* multiprocessors do not matter, the duration does */
-	assert_false(ask(1, op_of(1, 51 * US)));
+	assert_false(ask(1, op_of(1, 801 * US)));
 	assert_int_equal(complete(2, small), 1 << 1);
 }
 
@@ -581,7 +581,7 @@ static void a_large_operation_that_could_go_alone_is_not_passed(void **state)
 
 static void several_clients_may_go_at_once(void **state)
 {
-	struct orion_policy_op product = op_of(100, 250 * US), small = op_of(10, 50 * US);
+	struct orion_policy_op product = op_of(100, MS), small = op_of(10, 200 * US);
 	uint64_t go;
 
 	(void)state;
@@ -593,7 +593,7 @@ static void several_clients_may_go_at_once(void **state)
 		assert_false(ask(i, small));
 	go = complete(1, product);
 	assert_int_equal(__builtin_popcountll(go), 5);
-	assert_int_equal(policy.be.ns, 250 * US);
+	assert_int_equal(policy.be.ns, MS);
 	go |= at(now + S); /* HP is not present */
 	assert_int_equal(__builtin_popcountll(go), 62);
 }
@@ -726,6 +726,7 @@ static void settings_have_their_defaults_and_their_ranges(void **state)
 		FIELD(n_sms, 1, 65535),
 		FIELD(sm_threshold_ppm, 0, 1000000),
 		FIELD(dur_threshold_ppm, 0, 1000000),
+		FIELD(depth_ppm, 0, 1000000),
 		FIELD(hp_latency_ns, 1000, 3600 * S),
 		FIELD(patience_ns, 0, 3600 * S),
 		FIELD(unknown_ns, 1000, 3600 * S),
@@ -738,6 +739,7 @@ static void settings_have_their_defaults_and_their_ranges(void **state)
 	assert_null(orion_policy_config_check(&config));
 	assert_int_equal(config.sm_threshold_ppm, 500000);
 	assert_int_equal(config.dur_threshold_ppm, 25000);
+	assert_int_equal(config.depth_ppm, 100000);
 	assert_int_equal(config.hp_latency_ns, 10 * MS);
 	assert_true(config.is_interference_aware);
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {

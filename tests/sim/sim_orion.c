@@ -125,6 +125,11 @@ static uint64_t sim_ns_max(void)
 	return sim.config.hp_latency_ns * sim.config.dur_threshold_ppm / 1000000;
 }
 
+static uint64_t sim_idle_ns_max(void)
+{
+	return sim_max(sim_ns_max(), sim.config.hp_latency_ns * sim.config.depth_ppm / 1000000);
+}
+
 static uint64_t sim_patience(void)
 {
 	return sim.config.patience_ns > 0 ? sim.config.patience_ns : 10 * sim.config.hp_latency_ns;
@@ -148,7 +153,7 @@ static bool sim_is_within(const struct orion_policy_load *be)
 {
 	if (sim.clients[0].n > 0)
 		return be->sms <= sim_sms_max() && be->ns <= sim_ns_max();
-	return sim.now >= sim.hp_until_ns || be->n == 1 || be->ns <= sim_ns_max();
+	return sim.now >= sim.hp_until_ns || be->n == 1 || be->ns <= sim_idle_ns_max();
 }
 
 static bool sim_could_go_alone(const struct sim_client *c)
@@ -443,6 +448,7 @@ static void sim_set_config(void)
 	if (sim.kind == SIM_MIXED) {
 		c->sm_threshold_ppm = (uint32_t)sim_below(1000001);
 		c->dur_threshold_ppm = (uint32_t)sim_below(100000);
+		c->depth_ppm = (uint32_t)sim_below(200000);
 		c->is_interference_aware = !sim_is_one_in(3);
 		c->patience_ns = sim_is_one_in(2) ? (1 + sim_below(50)) * MS : 0;
 		c->unknown_ns = (1 + sim_below(2000)) * US;
@@ -504,7 +510,7 @@ static void sim_check_fairness(void)
 		most = sim_max(most, sim.clients[i].served_ns);
 	}
 	if (sim.kind != SIM_MIXED)
-		assert(most - least <= 3 * sim_max(sim.op_ns_max, sim_ns_max()));
+		assert(most - least <= 3 * sim_max(sim.op_ns_max, sim_idle_ns_max()));
 }
 
 /* When something changes for those that wait though nothing happens. */

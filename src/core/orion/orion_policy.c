@@ -27,6 +27,8 @@ static void orion_policy_set_latency(struct orion_policy *policy, uint64_t hp_la
 
 	c->hp_latency_ns = hp_latency_ns;
 	policy->ns_max = hp_latency_ns * c->dur_threshold_ppm / ORION_POLICY_PPM;
+	policy->idle_ns_max =
+		u64_max(policy->ns_max, hp_latency_ns * c->depth_ppm / ORION_POLICY_PPM);
 	policy->patience_ns = c->patience_ns > 0 ? c->patience_ns : 10 * hp_latency_ns;
 }
 
@@ -101,7 +103,7 @@ static enum orion_policy_reason orion_policy_block_of(const struct orion_policy 
 			return ORION_POLICY_WAIT_CLASS;
 		return ORION_POLICY_WAIT_NOT;
 	}
-	if (orion_policy_is_hp_present(policy) && load->n > 0 && ns > policy->ns_max)
+	if (orion_policy_is_hp_present(policy) && load->n > 0 && ns > policy->idle_ns_max)
 		return ORION_POLICY_WAIT_DEPTH;
 	return ORION_POLICY_WAIT_NOT;
 }

@@ -40,6 +40,8 @@ struct orion_policy_config {
 	uint32_t sm_threshold_ppm;  /* BE's part of n_sms beside HP; default 500000, to 1000000 */
 	uint32_t dur_threshold_ppm; /* BE's duration in flight, as a part of hp_latency_ns;
 				     * default 25000, to 1000000 */
+	uint32_t depth_ppm;         /* the same while HP is idle and present; default 100000, to
+				     * 1000000; dur_threshold_ppm, if that is more */
 	uint64_t hp_latency_ns;     /* of a request of HP; default 10 ms; _NS_MIN to _NS_MAX */
 	bool is_interference_aware; /* classes must differ; default true */
 	uint64_t patience_ns;       /* default 0: ten times hp_latency_ns; to _NS_MAX */
@@ -125,6 +127,7 @@ struct orion_policy {
 	uint64_t now_ns;
 	uint64_t patience_ns;        /* in force */
 	uint64_t sms_max, ns_max;    /* the two thresholds, as numbers */
+	uint64_t idle_ns_max;        /* and the one while HP is idle */
 	uint64_t waiting;            /* mask of clients; HP never waits */
 	uint64_t floor_ns;           /* virtual time: no waiting client's tag is below it */
 	struct orion_policy_load be; /* of all BE clients */

@@ -16,6 +16,7 @@ void orion_policy_config_default(struct orion_policy_config *ret_config)
 		.n_sms = 1,
 		.sm_threshold_ppm = 500000,
 		.dur_threshold_ppm = 25000,
+		.depth_ppm = 100000,
 		.hp_latency_ns = 10 * MS,
 		.is_interference_aware = true,
 		.unknown_ns = MS,
@@ -38,6 +39,8 @@ const char *orion_policy_config_check(const struct orion_policy_config *config)
 		return "sm_threshold_ppm";
 	if (config->dur_threshold_ppm > ORION_POLICY_PPM)
 		return "dur_threshold_ppm";
+	if (config->depth_ppm > ORION_POLICY_PPM)
+		return "depth_ppm";
 	if (!orion_policy_is_duration(config->hp_latency_ns))
 		return "hp_latency_ns";
 	if (config->patience_ns > ORION_POLICY_NS_MAX)

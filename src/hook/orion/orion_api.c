@@ -7,7 +7,7 @@
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
 #include "hook/base/lifecycle.h"
-#include "hook/orion/orion_status.h"
+#include "hook/gate/bell.h"
 #include "util/clock.h"
 
 #include <errno.h>
@@ -121,6 +121,7 @@ static void api_set_taking(void)
 {
 	__atomic_store_n(&orion_is_taking, orion.state != ORION_OFF && !orion.is_disabled,
 			 __ATOMIC_RELAXED);
+	__atomic_store_n(&orion_is_started, orion.state == ORION_SCHEDULES, __ATOMIC_RELAXED);
 }
 
 /* Under the lock. */
@@ -172,6 +173,7 @@ static int api_start(const char *function, int n_clients, enum orion_state state
 		hook_lock(&orion.lock);
 		r = api_take(n_clients, state);
 		hook_unlock(&orion.lock);
+		bell_ring(); /* the agent reports it */
 	}
 	if (r != 0)
 		hook_log_warn("%s(%d) has failed: %s", function, n_clients, api_reason(r));
@@ -213,6 +215,7 @@ int orion_stop_scheduler(void)
 		r = 0;
 	}
 	hook_unlock(&orion.lock);
+	bell_ring();
 	errno = saved_errno;
 	return r;
 }
@@ -227,6 +230,7 @@ int orion_shutdown(void)
 		r = 0;
 	}
 	hook_unlock(&orion.lock);
+	bell_ring();
 	errno = saved_errno;
 	return r;
 }
@@ -280,25 +284,6 @@ int orion_get_stats(struct orion_stats *ret, size_t size)
 	hook_unlock(&orion.lock);
 	errno = saved_errno;
 	return r;
-}
-
-bool orion_status_read(struct orion_status *ret)
-{
-	const struct orion_policy_counters *c = &orion.policy.counters;
-	bool is_started;
-
-	hook_lock(&orion.lock);
-	is_started = orion.state == ORION_SCHEDULES;
-	*ret = (struct orion_status){
-		.n_clients = orion.n_clients,
-		.n_waiting = (uint32_t)__builtin_popcountll(orion.policy.waiting),
-		.hp_ops = c->hp_ops_scheduled,
-		.be_ops = c->be_ops_scheduled,
-		.be_waits = c->be_ops_rejected,
-		.wait_us = c->total_wait_ns / 1000,
-	};
-	hook_unlock(&orion.lock);
-	return is_started;
 }
 
 /* ---- profiles --------------------------------------------------------------------------- */
@@ -380,4 +365,5 @@ void orion_after_fork_child(void)
 	hook_mutex_renew(&orion.lock, HOOK_LOCK_ORION);
 	(void)pthread_cond_init(&orion.changed, NULL);
 	orion_is_taking = false;
+	orion_is_started = false;
 }

@@ -105,8 +105,9 @@ static bool ask_best_effort(struct orion_flight *flight, struct orion_policy_eve
 	uint64_t bit = ask_bit(flight->client);
 	bool may_go;
 
-	/* The policy must not count what has long been done. */
-	orion_poll();
+	/* Beside high priority the policy must not count what has long been done. */
+	if (orion_policy_is_hp_present(&orion.policy))
+		orion_poll();
 	event->now_ns = clock_now_ns();
 	if (flight->generation != orion.generation || orion_step(event) != 0)
 		return false;

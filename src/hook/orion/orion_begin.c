@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-bool orion_is_taking;
+bool orion_is_taking, orion_is_started;
 
 /* A capture stores the call, and the GPU does nothing. An error counts as a capture, too. */
 static bool begin_is_captured(CUstream stream)

@@ -127,6 +127,9 @@ struct orion {
 
 extern struct orion orion;
 
+/* Written under the lock. */
+extern bool orion_is_started;
+
 /* ---- orion_client.c ---- */
 
 /* The client of the calling thread in a scheduler of n_clients; ORION_NO_CLIENT: none. */

@@ -3,7 +3,7 @@
 #define NVS_HOOK_ORION_STATUS_H
 
 /*
- * What the scheduler inside the process has done so far, for the report to the node's scheduler.
+ * The work of the scheduler inside the process so far, for the report to the node's scheduler.
  * Threading: any thread; a short lock.
  */
 

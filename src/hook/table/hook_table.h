@@ -6,7 +6,13 @@
 
 #include <stddef.h>
 
-enum hook_stream { HOOK_STREAM_none, HOOK_STREAM_legacy, HOOK_STREAM_implicit, HOOK_STREAM_ptds, HOOK_STREAM_ptsz };
+enum hook_stream {
+	HOOK_STREAM_none,
+	HOOK_STREAM_legacy,
+	HOOK_STREAM_implicit,
+	HOOK_STREAM_ptds,
+	HOOK_STREAM_ptsz
+};
 
 struct hook {
 	const char *base;   /* its name for cuGetProcAddress() */
