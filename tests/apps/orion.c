@@ -33,6 +33,7 @@ static struct app app;
 static uint64_t n_clients = 3, n_rounds = 40, size = 4u << 20;
 static enum streams streams = STREAMS_OWN;
 static bool is_off, has_helpers;
+static pthread_barrier_t filled;
 
 struct client {
 	pthread_t thread;
@@ -130,6 +131,8 @@ static void *client_run(void *data)
 	buffer_alloc(&c->floats, &app, size, c->stream);
 	buffer_fill(&c->words, &app, c->stream);
 	buffer_fill(&c->floats, &app, c->stream);
+	/* It waits for the context, which is no longer allowed when another thread captures. */
+	(void)pthread_barrier_wait(&filled);
 	for (uint64_t r = 0; r < n_rounds; r++)
 		client_round(c, r);
 	client_check(c);
@@ -145,6 +148,7 @@ static void run_clients(void)
 	struct client clients[ORION_CLIENTS_MAX];
 
 	memset(clients, 0, sizeof(clients));
+	(void)pthread_barrier_init(&filled, NULL, (unsigned int)n_clients);
 	for (uint64_t i = 0; i < n_clients; i++) {
 		clients[i].idx = (int)i;
 		clients[i].words.seed = 7 + (uint32_t)i;

@@ -37,6 +37,8 @@ class Request:
 
 
 class Products:
+    ahead = 8  # steps that are submitted before one of them is waited for
+
     def __init__(self, n):
         self.a = torch.randn(n, n, device="cuda", dtype=torch.half)
         self.b, self.out = torch.randn_like(self.a), torch.empty_like(self.a)
@@ -48,6 +50,8 @@ class Products:
 class Training:
     """ResNet-50, a batch of 32. Its kernels are short, and there are many."""
 
+    ahead = 1
+
     def __init__(self):
         self.net = torch_models.resnet50().cuda()
         self.data = torch.randn(32, 3, 224, 224, device="cuda")
@@ -56,8 +60,26 @@ class Training:
 
     def step(self):
         self.optimizer.zero_grad()
-        functional.cross_entropy(self.net(self.data), self.target).backward()
+        loss = functional.cross_entropy(self.net(self.data), self.target)
+        loss.backward()
         self.optimizer.step()
+        return loss.detach()
+
+
+class Interpreted:
+    """Holds the interpreter as the other threads do, and leaves the GPU alone."""
+
+    ahead = 8
+
+    def __init__(self):
+        self.a = torch.randn(64, 64)
+
+    def step(self):
+        torch.mm(self.a, self.a)
+
+
+def make(name):
+    return Training() if name == "train" else Products(int(name))
 
 
 def client(mode, idx):
@@ -72,9 +94,9 @@ def client(mode, idx):
 class Background(threading.Thread):
     """Steps without an end, of which few are submitted ahead."""
 
-    def __init__(self, mode, idx, work, ahead):
+    def __init__(self, mode, idx, work):
         super().__init__(daemon=True)
-        self.mode, self.idx, self.work, self.ahead = mode, idx, work, ahead
+        self.mode, self.idx, self.work = mode, idx, work
         self.n, self.is_over = 0, False
 
     def run(self):
@@ -85,27 +107,25 @@ class Background(threading.Thread):
                 event = torch.cuda.Event(blocking=True)
                 event.record()
                 events.append(event)
-                if len(events) > self.ahead:
+                if len(events) > self.work.ahead:
                     events.pop(0).synchronize()
                     self.n += 1
             torch.cuda.current_stream().synchronize()
 
 
 def serve(mode, request, seconds, rate, seed):
-    """Latencies in ms, from the arrival on; and the rate of answers."""
+    """How long each request took, in ms. Arrivals are random."""
     rng = random.Random(seed)
     latencies = []
     with client(mode, 0):
         for _ in range(20):
             request()
-        arrival = time.perf_counter()
-        end = arrival + seconds
-        while arrival < end:
-            arrival += rng.expovariate(rate)
-            while time.perf_counter() < arrival:
-                time.sleep(max(0.0, min(arrival - time.perf_counter() - 2e-4, 0.01)))
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            time.sleep(rng.expovariate(rate))
+            start = time.perf_counter()
             request()
-            latencies.append((time.perf_counter() - arrival) * 1e3)
+            latencies.append((time.perf_counter() - start) * 1e3)
     return latencies
 
 
@@ -114,76 +134,141 @@ def percentile(values, part):
     return values[min(len(values) - 1, int(part * len(values)))]
 
 
-def steps_a_second(work, seconds, ahead):
-    background = Background("streams", 1, work, ahead)
-    background.start()
+def begin(mode, works):
+    backgrounds = [Background(mode, 1 + i, work) for i, work in enumerate(works)]
+    for background in backgrounds:
+        background.start()
+    return backgrounds
+
+
+def end(backgrounds):
+    for background in backgrounds:
+        background.is_over = True
+    for background in backgrounds:
+        background.join()
+
+
+def rates(backgrounds, run):
+    """Steps a second of each while run() runs, and its result."""
+    before, start = [b.n for b in backgrounds], time.perf_counter()
+    result = run()
+    seconds = time.perf_counter() - start
+    return [(b.n - n) / seconds for b, n in zip(backgrounds, before)], result
+
+
+def full_rate(work):
+    backgrounds = begin("streams", [work])
     time.sleep(0.5)
-    before, start = background.n, time.perf_counter()
-    time.sleep(seconds)
-    rate = (background.n - before) / (time.perf_counter() - start)
-    background.is_over = True
-    background.join()
+    (rate,), _ = rates(backgrounds, lambda: time.sleep(2))
+    end(backgrounds)
     return rate
 
 
-def measure(args, mode, request, work, latency_ms):
-    scheduler = contextlib.nullcontext()
-    if mode == "orion":
-        from nvshare import orion
+def schedule(mode, latency_ms):
+    if mode != "orion":
+        return contextlib.nullcontext()
+    from nvshare import orion
 
-        scheduler = orion.scheduler(3, hp_latency_ms=latency_ms)
-    with scheduler:
-        background = Background(mode, 1, work, args.ahead)
-        background.start()
+    return orion.scheduler(3, hp_latency_ms=latency_ms)
+
+
+def measure(args, mode, request, works, latency_ms):
+    """Latencies, each client's rate, and a note."""
+    with schedule(mode, latency_ms):
+        backgrounds = begin(mode, works)
         time.sleep(1.0)
-        before, start = background.n, time.perf_counter()
-        latencies = serve(mode, request, args.seconds, args.rate, 1)
-        rate = (background.n - before) / (time.perf_counter() - start)
-        background.is_over = True
-        background.join()
-        stats = orion.stats() if mode == "orion" else None
-    return latencies, rate, stats
+        found, latencies = rates(backgrounds, lambda: serve(mode, request, args.seconds, args.rate, 1))
+        end(backgrounds)
+        note = ""
+        if mode == "orion":
+            from nvshare import orion
+
+            s = orion.stats()
+            note = f"{s.be_ops_scheduled} operations, {s.be_ops_rejected} waited"
+    return latencies, found, note
 
 
-def row(name, latencies, share="", left="", note=""):
-    print(f"| {name} | {statistics.median(latencies):.2f} | {percentile(latencies, 0.99):.2f} | "
-          f"{percentile(latencies, 0.99) / row.alone_p99:.2f} | {share} | {left} | {note} |", flush=True)
+def print_row(name, latencies, alone, share="", left="", note=""):
+    p99 = percentile(latencies, 0.99)
+    print(f"| {name} | {statistics.median(latencies):.2f} | {p99:.2f} | {p99 / percentile(alone, 0.99):.2f} "
+          f"| {share} | {left} | {note} |", flush=True)
+
+
+def compare(args):
+    request = Request(args.request)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; client 0: ResNet-50 of batch 1, {args.request}, "
+          f"{args.rate:g} requests a second")
+    print("| beside it, and what schedules | p50 ms | p99 ms | p99 to alone | rate to alone | rate to the time left | |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    alone = serve("streams", request, args.seconds, args.rate, 1)
+    print_row("nothing", alone, alone)
+    if args.request == "eager":
+        backgrounds = begin("streams", [Interpreted()])
+        alone = serve("streams", request, args.seconds, args.rate, 1)
+        end(backgrounds)
+        print_row("a thread of Python without the GPU", alone, alone)
+    latency_ms = statistics.median(alone)
+    for name in args.background.split(","):
+        works = [make(part) for part in name.split("+")]
+        full = [full_rate(work) for work in works]
+        label = " and ".join(f"{'training' if part == 'train' else 'products'} of {1e3 / rate:.3g} ms"
+                             for part, rate in zip(name.split("+"), full))
+        for mode in ("streams", "orion"):
+            latencies, found, note = measure(args, mode, request, works, latency_ms)
+            share = sum(rate / most for rate, most in zip(found, full))
+            left = 1 - min(0.9, latency_ms * 1e-3 * len(latencies) / args.seconds)
+            print_row(f"{label}; {'priority of streams' if mode == 'streams' else 'scheduler'}", latencies, alone,
+                      f"{share:.2f}", f"{share / left:.2f}", note)
+
+
+def results(mode):
+    """Answers of client 0, and the losses of a training beside it. All is deterministic."""
+    torch.manual_seed(1)
+    request, training, losses = Request("graph"), Training(), []
+    torch.cuda.synchronize()
+
+    def train():
+        with client(mode, 1):
+            for _ in range(12):
+                losses.append(training.step())
+            torch.cuda.current_stream().synchronize()
+
+    with schedule(mode, 1.0):
+        thread = threading.Thread(target=train)
+        thread.start()
+        with client(mode, 0):
+            answers = []
+            while thread.is_alive() or not answers:
+                request()
+                answers.append(request.work.result.double().sum().item())
+        thread.join()
+    return {answer for answer in answers}, [loss.item() for loss in losses]
+
+
+def check():
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    found = [results("streams"), results("orion"), results("orion")]
+    is_same = found[0] == found[1] == found[2]
+    print(f"12 steps of training beside requests: losses and answers {'the same' if is_same else 'DIFFER'} without "
+          f"and with the scheduler, bit for bit ({len(found[1][0])} answer, last loss {found[1][1][-1]!r})")
+    return is_same
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--request", choices=("graph", "eager"), default="graph")
-    parser.add_argument("--background", default="2048,3072,4096,8192,train", help="sizes of products, or train")
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--rate", type=float, default=50, help="requests a second")
-    parser.add_argument("--ahead", type=int, default=8, help="steps of client 1 ahead of the GPU")
+    parser.add_argument("--background", default="2048,4096,8192,train,4096+train",
+                        help="sizes of products, or train; a+b: clients 1 and 2")
+    parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--rate", type=float, default=60, help="requests a second")
+    parser.add_argument("--check", action="store_true", help="compares results")
     args = parser.parse_args()
+    torch.cuda.init()
+    if args.check:
+        sys.exit(not check())
     torch.manual_seed(1)
-    torch.backends.cuda.matmul.allow_tf32 = True
-    request = Request(args.request)
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, request: ResNet-50 of batch 1, {args.request}, "
-          f"{args.rate:g} a second")
-    print("| client 1, and what schedules | p50 ms | p99 ms | p99 to alone | client 1's rate to alone "
-          "| to the time that client 0 leaves | |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    row.alone_p99 = 1
-    alone = serve("streams", request, args.seconds, args.rate, 1)
-    row.alone_p99 = percentile(alone, 0.99)
-    row("nobody", alone)
-    busy = statistics.median(alone) * 1e-3 * args.rate
-    for name in args.background.split(","):
-        work = Training() if name == "train" else Products(int(name))
-        ahead = 1 if name == "train" else args.ahead
-        full = steps_a_second(work, 2, ahead)
-        label = f"training, {1e3 / full:.2f} ms a step" if name == "train" else f"products of {1e3 / full:.3f} ms"
-        for mode in ("streams", "orion"):
-            args.ahead = ahead
-            latencies, rate, stats = measure(args, mode, request, work, statistics.median(alone))
-            note = ""
-            if stats:
-                note = f"{stats.be_ops_scheduled} operations, {stats.be_ops_rejected} waited"
-            row(f"{label}; {'priority of streams' if mode == 'streams' else 'scheduler'}", latencies,
-                f"{rate / full:.2f}", f"{rate / full / max(1e-9, 1 - busy):.2f}", note)
+    compare(args)
 
 
 if __name__ == "__main__":
