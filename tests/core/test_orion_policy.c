@@ -243,6 +243,24 @@ static void a_newcomer_of_high_priority_finds_one_long_kernel_at_most(void **sta
 	assert_int_equal(complete(2, small), 1 << 1);
 }
 
+static void the_next_long_kernel_goes_just_before_the_end_of_the_last_one(void **state)
+{
+	struct orion_policy_op product = op_of(100, 5 * MS);
+
+	(void)state;
+	rig_begin(4);
+	assert_true(ask(0, hp_op));
+	(void)complete(0, hp_op);
+	assert_true(ask(1, product));
+	assert_false(ask(2, product));
+	assert_int_equal(orion_policy_deadline(&policy), now + 5 * MS - 20 * US);
+	assert_int_equal(at(now + 5 * MS - 20 * US - 1), 0);
+	assert_int_equal(at(now + 1), 1 << 2);
+	assert_false(ask(3, product)); /* one of them is not near its end */
+	assert_int_equal(complete(1, product), 0);
+	assert_int_equal(orion_policy_deadline(&policy), now + 5 * MS - 20 * US);
+}
+
 static void classes_do_not_matter_while_high_priority_is_idle(void **state)
 {
 	struct orion_policy_op compute = op_of_class(KERNEL_CLASS_COMPUTE);
@@ -530,6 +548,7 @@ static void a_client_that_high_priority_keeps_back_has_a_claim_to_one_patience(v
 	uint64_t n;
 
 	(void)state;
+	compute.duration_ns = 100 * US; /* its end is not near */
 	rig_begin(3);
 	assert_true(ask(0, compute));
 	assert_false(ask(2, compute));
@@ -727,6 +746,7 @@ static void settings_have_their_defaults_and_their_ranges(void **state)
 		FIELD(sm_threshold_ppm, 0, 1000000),
 		FIELD(dur_threshold_ppm, 0, 1000000),
 		FIELD(depth_ppm, 0, 1000000),
+		FIELD(lead_ns, 0, ORION_POLICY_NS_MAX),
 		FIELD(hp_latency_ns, 1000, 3600 * S),
 		FIELD(patience_ns, 0, 3600 * S),
 		FIELD(unknown_ns, 1000, 3600 * S),
@@ -740,6 +760,7 @@ static void settings_have_their_defaults_and_their_ranges(void **state)
 	assert_int_equal(config.sm_threshold_ppm, 500000);
 	assert_int_equal(config.dur_threshold_ppm, 25000);
 	assert_int_equal(config.depth_ppm, 100000);
+	assert_int_equal(config.lead_ns, 20 * US);
 	assert_int_equal(config.hp_latency_ns, 10 * MS);
 	assert_true(config.is_interference_aware);
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -782,6 +803,7 @@ int main(void)
 		cmocka_unit_test(the_class_that_counts_is_that_of_the_current_operation),
 		cmocka_unit_test(a_deep_queue_of_high_priority_keeps_its_order),
 		cmocka_unit_test(a_newcomer_of_high_priority_finds_one_long_kernel_at_most),
+		cmocka_unit_test(the_next_long_kernel_goes_just_before_the_end_of_the_last_one),
 		cmocka_unit_test(classes_do_not_matter_while_high_priority_is_idle),
 		cmocka_unit_test(an_unknown_kernel_is_measured_alone_while_high_priority_is_idle),
 		cmocka_unit_test(everything_goes_when_high_priority_is_not_present),

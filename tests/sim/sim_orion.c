@@ -77,6 +77,7 @@ static struct {
 	struct sim_client clients[CLIENTS];
 	struct orion_policy_load be;
 	uint64_t hp_until_ns, op_ns_max, patience_ns_max;
+	uint64_t due_ns, due_alone_ns; /* of best effort in flight; of a single operation */
 	uint64_t n_steps, n_hp, n_be, n_rejected, n_overdue, n_beside, wait_ns;
 } sim;
 
@@ -153,7 +154,8 @@ static bool sim_is_within(const struct orion_policy_load *be)
 {
 	if (sim.clients[0].n > 0)
 		return be->sms <= sim_sms_max() && be->ns <= sim_ns_max();
-	return sim.now >= sim.hp_until_ns || be->n == 1 || be->ns <= sim_idle_ns_max();
+	return sim.now >= sim.hp_until_ns || be->n == 1 || be->ns <= sim_idle_ns_max() ||
+	       (be->n == 2 && sim.due_alone_ns <= sim.now + sim.config.lead_ns);
 }
 
 static bool sim_could_go_alone(const struct sim_client *c)
@@ -193,6 +195,7 @@ static void sim_go(uint32_t client)
 	sim.be.n++;
 	sim.be.sms += c->op.sms;
 	sim.be.ns += ns;
+	sim.due_ns = sim_max(sim.due_ns, sim.now) + ns;
 	sim.n_be++;
 	sim.n_overdue += sim_is_overdue(c);
 	sim.n_beside += sim.clients[0].n > 0;
@@ -214,6 +217,8 @@ static void sim_check_go(uint64_t go)
 	uint64_t n_before = sim.be.n, n_go = (uint64_t)__builtin_popcountll(go), n_conflicts = 0;
 	bool has_overdue = false, is_drained;
 
+	/* If two go, then the shorter one may have been the first. */
+	sim.due_alone_ns = n_before == 0 ? NEVER : sim.due_ns;
 	for (uint32_t i = 1; i < sim.config.n_clients; i++) {
 		const struct sim_client *c = &sim.clients[i];
 
@@ -221,6 +226,8 @@ static void sim_check_go(uint64_t go)
 			continue;
 		assert(c->is_waiting);
 		has_overdue = has_overdue || sim_is_overdue(c);
+		if (n_before == 0)
+			sim.due_alone_ns = sim_min(sim.due_alone_ns, sim.now + sim_taken(&c->op));
 		if (sim.clients[0].n > 0 && sim_is_conflict(&c->op)) {
 			n_conflicts++;
 			assert(sim_is_overdue(c));
@@ -378,6 +385,7 @@ static void sim_complete(uint32_t client)
 		sim.be.n--;
 		sim.be.sms -= flight.op.sms;
 		sim.be.ns -= taken;
+		sim.due_ns = sim.now + sim.be.ns;
 		for (uint32_t i = 1; i < sim.config.n_clients; i++) {
 			uint64_t *since = &sim.clients[i].since[client];
 
@@ -453,6 +461,7 @@ static void sim_set_config(void)
 		c->patience_ns = sim_is_one_in(2) ? (1 + sim_below(50)) * MS : 0;
 		c->unknown_ns = (1 + sim_below(2000)) * US;
 		c->presence_ns = sim_below(200) * MS;
+		c->lead_ns = sim_below(100) * US;
 	}
 	assert(!orion_policy_config_check(c));
 	sim.patience_ns_max = sim_patience();
@@ -522,7 +531,9 @@ static uint64_t sim_due(void)
 		const struct sim_client *c = &sim.clients[i];
 
 		if (c->is_waiting && sim.clients[0].n == 0)
-			due_ns = sim.hp_until_ns;
+			due_ns = sim.be.n != 1 ? sim.hp_until_ns
+					       : sim_min(sim.hp_until_ns,
+							 sim.due_ns - sim.config.lead_ns);
 		else if (c->is_waiting && sim.be.n == 0)
 			due_ns = sim_min(due_ns, c->asked_ns + sim_patience());
 	}

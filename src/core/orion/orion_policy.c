@@ -87,6 +87,15 @@ static bool orion_policy_is_conflict(const struct orion_policy *policy, enum ker
 	       policy->hp_class[policy->hp_first] == class;
 }
 
+/*
+ * BE's last operation is about to end. A thread that asks only after the end costs BE a round trip
+ * of the host, which is as long as many kernels.
+ */
+static bool orion_policy_is_ending(const struct orion_policy *policy)
+{
+	return policy->be.n == 1 && policy->be_due_ns <= policy->now_ns + policy->config.lead_ns;
+}
+
 /* The rule that keeps op back beside this load of BE. */
 static enum orion_policy_reason orion_policy_block_of(const struct orion_policy *policy,
 						      const struct orion_policy_op *op,
@@ -103,7 +112,8 @@ static enum orion_policy_reason orion_policy_block_of(const struct orion_policy 
 			return ORION_POLICY_WAIT_CLASS;
 		return ORION_POLICY_WAIT_NOT;
 	}
-	if (orion_policy_is_hp_present(policy) && load->n > 0 && ns > policy->idle_ns_max)
+	if (orion_policy_is_hp_present(policy) && load->n > 0 && ns > policy->idle_ns_max &&
+	    !orion_policy_is_ending(policy))
 		return ORION_POLICY_WAIT_DEPTH;
 	return ORION_POLICY_WAIT_NOT;
 }
@@ -214,6 +224,7 @@ static void orion_policy_grant(struct orion_policy *policy, uint32_t client)
 	orion_policy_end_wait(policy, client);
 	orion_policy_raise_floor(policy, c->tag_ns);
 	c->tag_ns += c->op.duration_ns;
+	policy->be_due_ns = u64_max(policy->be_due_ns, policy->now_ns) + c->op.duration_ns;
 	orion_policy_load_add(&c->load, &c->op);
 	orion_policy_load_add(&policy->be, &c->op);
 	policy->counters.be_ops_scheduled++;
@@ -277,6 +288,7 @@ static void on_complete(struct orion_policy *policy, uint32_t client, struct ori
 		return;
 	}
 	orion_policy_load_remove(&policy->be, &op);
+	policy->be_due_ns = policy->now_ns + policy->be.ns;
 	c->tag_ns = u64_excess(c->tag_ns + ns, op.duration_ns);
 	if (policy->waiting & orion_policy_bit(client))
 		orion_policy_limit_tag(policy, c);
@@ -375,7 +387,10 @@ uint64_t orion_policy_deadline(const struct orion_policy *policy)
 	if (!waiting)
 		return ORION_POLICY_NO_DEADLINE;
 	if (orion_policy_n_hp(policy) == 0)
-		return policy->hp_until_ns;
+		return policy->be.n != 1
+			       ? policy->hp_until_ns
+			       : u64_min(policy->hp_until_ns,
+					 u64_excess(policy->be_due_ns, policy->config.lead_ns));
 	if (policy->be.n > 0)
 		return ORION_POLICY_NO_DEADLINE;
 	while (waiting)

@@ -47,6 +47,8 @@ struct orion_policy_config {
 	uint64_t patience_ns;       /* default 0: ten times hp_latency_ns; to _NS_MAX */
 	uint64_t unknown_ns;        /* taken duration of an unknown kernel; default 1 ms; _NS_MIN to
 				     * _NS_MAX */
+	uint64_t lead_ns;           /* BE's last operation in flight counts no more so long before
+				     * its expected end; default 20 us; to _NS_MAX */
 	uint64_t presence_ns;       /* HP is present for so long after an operation; default 1 s;
 				     * to _NS_MAX */
 };
@@ -131,6 +133,7 @@ struct orion_policy {
 	uint64_t waiting;            /* mask of clients; HP never waits */
 	uint64_t floor_ns;           /* virtual time: no waiting client's tag is below it */
 	struct orion_policy_load be; /* of all BE clients */
+	uint64_t be_due_ns;          /* when all of them are expected to end */
 	uint64_t hp_until_ns;        /* HP is present until then, without operations */
 	bool is_hp_ended;
 	uint32_t hp_first;                       /* index of HP's current operation in hp_class */

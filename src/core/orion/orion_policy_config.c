@@ -20,6 +20,7 @@ void orion_policy_config_default(struct orion_policy_config *ret_config)
 		.hp_latency_ns = 10 * MS,
 		.is_interference_aware = true,
 		.unknown_ns = MS,
+		.lead_ns = 20000,
 		.presence_ns = 1000 * MS,
 	};
 }
@@ -47,6 +48,8 @@ const char *orion_policy_config_check(const struct orion_policy_config *config)
 		return "patience_ns";
 	if (!orion_policy_is_duration(config->unknown_ns))
 		return "unknown_ns";
+	if (config->lead_ns > ORION_POLICY_NS_MAX)
+		return "lead_ns";
 	if (config->presence_ns > ORION_POLICY_NS_MAX)
 		return "presence_ns";
 	return NULL;
