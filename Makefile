@@ -126,7 +126,7 @@ $(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
 floor := $(B)/floor/libpthread.so.0 $(B)/floor/libdl.so.2
 $(B)/floor/libpthread.so.0: functions = pthread_attr_setstacksize pthread_cond_clockwait pthread_create \
     pthread_join pthread_key_create pthread_once pthread_setspecific pthread_sigmask
-$(B)/floor/libdl.so.2: functions = dlclose dlopen
+$(B)/floor/libdl.so.2: functions = dladdr dlclose dlopen
 $(floor):
 	@mkdir -p $(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$(@F) $(functions:%=-Wl,--defsym=%=0) -o $@ -x c /dev/null
