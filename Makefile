@@ -78,7 +78,7 @@ slurm_spank := $(if $(shell $(CC) $(SLURM_CPPFLAGS) -E -include slurm/spank.h -x
     $(B)/nvshare_spank.so)
 
 .PHONY: all
-all: $(B)/libnvshare.so $(B)/nvshare-scheduler $(B)/nvsharectl device-plugin simgpu man $(slurm_spank) ## build everything
+all: $(B)/libnvshare.so $(B)/libgpu_scheduler.so $(B)/nvshare-scheduler $(B)/nvsharectl device-plugin simgpu man $(slurm_spank) ## build everything
 
 .PHONY: simgpu
 simgpu: $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1 ## the simulated GPU
@@ -126,7 +126,7 @@ $(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
 floor := $(B)/floor/libpthread.so.0 $(B)/floor/libdl.so.2
 $(B)/floor/libpthread.so.0: functions = pthread_attr_setstacksize pthread_cond_clockwait pthread_create \
     pthread_join pthread_key_create pthread_once pthread_setspecific pthread_sigmask
-$(B)/floor/libdl.so.2: functions = dlclose dlopen
+$(B)/floor/libdl.so.2: functions = dladdr dlclose dlopen
 $(floor):
 	@mkdir -p $(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$(@F) $(functions:%=-Wl,--defsym=%=0) -o $@ -x c /dev/null
@@ -136,6 +136,10 @@ $(B)/checked/libnvshare.so: $(checked_obj)
 $(B)/libnvshare.so $(B)/checked/libnvshare.so: $(libs) $(B)/exports.map $(floor)
 	$(LINK) -shared -Wl,-soname,libnvshare.so -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed \
 	    -Wl,-Bsymbolic-functions -Wl,--version-script=$(B)/exports.map -o $@ $(filter %.o,$^) $(libs) $(floor)
+
+# The name that programs written for Orion load.
+$(B)/libgpu_scheduler.so: $(B)/libnvshare.so
+	ln -sf $(<F) $@
 
 DAEMON_LIBS = $(YAML_LIBS) $(shell $(PKG_CONFIG) --libs libmicrohttpd) -lm -ldl
 $(B)/nvshare-scheduler: $(daemon_obj) $(libs)
@@ -568,11 +572,12 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 	mv -f $(DESTDIR)$(LIBDIR)/$(library).new $(DESTDIR)$(LIBDIR)/$(library)
 	ln -sf $(library) $(DESTDIR)$(LIBDIR)/libnvshare.so.new
 	mv -fT $(DESTDIR)$(LIBDIR)/libnvshare.so.new $(DESTDIR)$(LIBDIR)/libnvshare.so
+	ln -sf libnvshare.so $(DESTDIR)$(LIBDIR)/libgpu_scheduler.so
 	$(if $(slurm_spank),$(INSTALL) -D -m 755 $(slurm_spank) $(DESTDIR)$(SLURMDIR)/nvshare_spank.so.new && \
 	    mv -f $(DESTDIR)$(SLURMDIR)/nvshare_spank.so.new $(DESTDIR)$(SLURMDIR)/nvshare_spank.so)
 	$(INSTALL) -D -m 755 $(B)/simgpu/libcuda.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libcuda.so.1
 	$(INSTALL) -D -m 755 $(B)/simgpu/libnvidia-ml.so.1 $(DESTDIR)$(LIBDIR)/nvshare/simgpu/libnvidia-ml.so.1
-	for h in nvshare.h nvshare.hpp claim.h protocol.h messages.def version.h; do \
+	for h in nvshare.h nvshare.hpp orion.h claim.h protocol.h messages.def version.h; do \
 	    $(INSTALL) -D -m 644 include/nvshare/$$h $(DESTDIR)$(INCLUDEDIR)/nvshare/$$h || exit 1; done
 	for f in $(notdir $(wildcard src/python/nvshare/*.py*)); do \
 	    $(INSTALL) -D -m 644 src/python/nvshare/$$f $(DESTDIR)$(PYTHONDIR)/nvshare/$$f || exit 1; done
@@ -594,7 +599,8 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/nvshare-scheduler $(DESTDIR)$(BINDIR)/nvsharectl $(DESTDIR)$(BINDIR)/nvshare-device-plugin \
 	    $(DESTDIR)$(SLURMDIR)/nvshare_spank.so \
-	    $(DESTDIR)$(LIBDIR)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so.* $(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc \
+	    $(DESTDIR)$(LIBDIR)/libnvshare.so $(DESTDIR)$(LIBDIR)/libnvshare.so.* $(DESTDIR)$(LIBDIR)/libgpu_scheduler.so \
+	    $(DESTDIR)$(PKGCONFIGDIR)/nvshare.pc \
 	    $(DESTDIR)$(UNITDIR)/nvshare-scheduler.service $(DESTDIR)$(UNITDIR)/nvshare-scheduler.socket \
 	    $(DESTDIR)$(SYSUSERSDIR)/nvshare.conf $(DESTDIR)$(TMPFILESDIR)/nvshare.conf \
 	    $(DESTDIR)$(BASHDIR)/nvsharectl $(DESTDIR)$(ZSHDIR)/_nvsharectl $(DESTDIR)$(FISHDIR)/nvsharectl.fish

@@ -7,8 +7,8 @@
  * and on a real one. cuda.cuMemAlloc_v2(...) is a typed call.
  *
  * Functions come from dlsym or, with NVSHARE_APP_RESOLVE=procaddress, from cuGetProcAddress, like
- * the CUDA runtime's. A preloaded library sees both look-ups. With NVSHARE_APP_RESOLVE=contained they
- * come from the program itself, which contains the library. With CUDA_LOAD_PER_THREAD they are
+ * the CUDA runtime's. A preloaded library sees both look-ups. With NVSHARE_APP_RESOLVE=contained
+ * they come from the program itself, which contains the library. With CUDA_LOAD_PER_THREAD they are
  * the forms for per-thread default streams, if the driver has them.
  */
 

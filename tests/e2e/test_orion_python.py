@@ -123,7 +123,7 @@ print("verified")
 def start(node):
     """start(code): a program of this node; it finds the library by Orion's name."""
     link = node.folder / "libgpu_scheduler.so"
-    link.symlink_to(LIBRARY or BUILD / "libnvshare.so")
+    link.symlink_to(LIBRARY or BUILD / "libgpu_scheduler.so")
 
     def start_(code, **options):
         return node.start(

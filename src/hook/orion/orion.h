@@ -32,7 +32,7 @@ enum orion_kind {
 	ORION_COPY_DEVICE,
 };
 
-/* What a call submits. */
+/* The work of one call. */
 struct orion_work {
 	enum orion_kind kind;
 	const void *function; /* CUfunction, CUkernel or CUgraphExec; NULL: a copy */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is submitted and not completed. An event behind each piece of work tells. Events of a stream
+ * Work submitted and not completed. An event behind each piece of work tells. Events of a stream
  * complete in the order in which they were recorded, so it is enough to look at the oldest one.
  */
 

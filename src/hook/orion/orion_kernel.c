@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is known of work: of a function by the driver, of its durations by measuring.
+ * Facts about work: of a function by the driver, of its durations by measuring.
  *
  * A function's handle may mean another one after its module is unloaded, so unloading clears the
  * table. A graph's handle is forgotten when the graph is destroyed.

@@ -69,7 +69,7 @@ struct orion_flight {
 	struct orion_event *start, *end; /* NULL: none */
 };
 
-/* What the driver says of a function, for one size of blocks; or what a graph took. */
+/* A function as the driver describes it, for one size of blocks; or a graph's durations. */
 struct orion_kernel {
 	const void *function; /* NULL: the slot is free */
 	uint32_t threads, shared;
