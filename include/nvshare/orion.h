@@ -101,7 +101,8 @@ struct orion_config {
 	float dur_threshold_ratio; /* 0.025: above 0 to 1, of hp_request_latency_ms */
 	float hp_request_latency_ms; /* 10: as orion_set_hp_latency() */
 	int32_t poll_interval_us;    /* 10: 1 to 1000000, how often completed work is looked for */
-	int32_t interference_aware;  /* 1: only kernels of the other class run beside client 0's */
+	int32_t interference_aware;  /* 1: no kernel of the same known class runs beside client 0's
+				      */
 	int32_t device_id;           /* 0: the CUDA ordinal */
 	int32_t num_sms;             /* of that GPU: read, not set; 0: not known yet */
 };

@@ -110,7 +110,7 @@ struct orion {
 	uint32_t n_clients;     /* of the program */
 	uint32_t n_inside;      /* flights that are not submitted */
 	uint32_t n_flights;     /* that are */
-	uint32_t n_since_check; /* measured again after ORION_MEASURE_AGAIN */
+	uint32_t n_since_check; /* of known kernels, so that one of some is measured again */
 	uint64_t go;            /* clients that may go and have not seen it */
 	uint64_t passed;        /* clients whose wait has ended without the policy */
 	struct orion_client clients[ORION_POLICY_CLIENTS_MAX];
