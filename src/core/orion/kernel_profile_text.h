@@ -7,9 +7,8 @@
  * fields, which stand in columns here.
  *
  *     # nvshare kernel profiles 1, model resnet50, gpu NVIDIA H100 80GB HBM3
- *     key               name      grid_blocks  block_threads  sms  mean_ns  min_ns  count  bytes
- * class 00c0ffee00c0ffee  _Z3addPf  160          256            20   5100     4996    12     0
- * memory
+ *     key              name     grid_blocks block_threads sms mean_ns min_ns count bytes class
+ *     00c0ffee00c0ffee _Z3addPf 160         256           20  5100    4996   12    0     memory
  *
  * The first line has the version, the second one the names of the columns. Each further line is a
  * kernel, in the order of the slots. Names and numbers are as kernel_profile.h has them. A number
