@@ -14,6 +14,12 @@
  *     ...              all that they submit is scheduled
  *     orion_stop_scheduler();
  *
+ * Each call runs in the thread that makes it, on the stream that it names; a best-effort call waits
+ * first. Streams, events, captures and results mean what they mean without a scheduler. So clients
+ * that use one stream, as CUDA's default stream, follow each other there, and none runs beside
+ * client 0: give each client a stream. A thread without an index belongs to the client that last
+ * used its stream; on a default stream, or one of nobody, it is best effort.
+ *
  * The functions live in libnvshare.so, also named libgpu_scheduler.so. They are weak symbols: NULL
  * unless the library is preloaded or linked. A library that is only loaded, as by ctypes, sees no
  * call of CUDA unless it is preloaded: orion_start_scheduler() fails then.
