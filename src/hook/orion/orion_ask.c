@@ -130,7 +130,8 @@ void orion_ask(struct orion_flight *flight)
 
 	if (flight->client == ORION_POLICY_HP) {
 		event.now_ns = clock_now_ns();
-		flight->is_asked = orion_step(&event) == 0;
+		flight->is_asked =
+			flight->generation == orion.generation && orion_step(&event) == 0;
 		return;
 	}
 	/* The policy knows of one question a client, and its threads' work is in their order. */

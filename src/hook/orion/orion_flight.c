@@ -274,7 +274,7 @@ static void flight_submitted(struct orion_flight *flight, CUresult res)
 
 	orion.n_inside--;
 	s->n_inside--;
-	if (orion.state == ORION_OFF || s->is_gone)
+	if (orion.is_ending || s->is_gone)
 		(void)pthread_cond_broadcast(&orion.changed);
 	if (!flight->end || flight->generation != orion.generation) {
 		flight_complete(flight, res == CUDA_SUCCESS ? ORION_POLICY_UNMEASURED : 0);

@@ -99,6 +99,7 @@ struct orion {
 	pthread_cond_t changed; /* a client may go; a poll, a call or a flight has ended */
 	enum orion_state state;
 	bool is_disabled;
+	bool is_ending;         /* a thread ends it, and waits for calls; none is taken meanwhile */
 	bool is_inited;         /* by orion_init(), and not by the start alone */
 	bool is_policy_ready;   /* the device is known */
 	bool was_started;       /* so the counters of the policy mean something */
