@@ -82,6 +82,8 @@ void orion_begin(struct orion_call *call, CUstream stream, const struct orion_wo
 		errno = saved_errno;
 		return;
 	}
+	/* pthread_cancel() inside the driver would leave the flight with nobody to end it. */
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state);
 	hook_lock(&orion.lock);
 	call->flight = begin_flight(ctx, stream, work);
 	if (call->flight) {
@@ -90,5 +92,7 @@ void orion_begin(struct orion_call *call, CUstream stream, const struct orion_wo
 			orion_ask(call->flight);
 	}
 	hook_unlock(&orion.lock);
+	if (!call->flight)
+		(void)pthread_setcancelstate(call->cancel_state, NULL);
 	errno = saved_errno;
 }

@@ -221,9 +221,11 @@ void orion_poll(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct orion_stream *s, *next;
+	int cancel_state;
 
 	if (orion.is_polling || orion.n_flights == 0)
 		return;
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	orion.is_polling = true;
 	flight_exchange_mode(&mode);
 	DL_FOREACH (orion.streams, s) {
@@ -239,6 +241,7 @@ void orion_poll(void)
 	}
 	orion.is_polling = false;
 	(void)pthread_cond_broadcast(&orion.changed);
+	(void)pthread_setcancelstate(cancel_state, NULL);
 }
 
 void orion_drop_flights(void)
@@ -299,6 +302,7 @@ void orion_end_now(struct orion_call *call, CUresult res)
 	hook_lock(&orion.lock);
 	flight_submitted(flight, res);
 	hook_unlock(&orion.lock);
+	(void)pthread_setcancelstate(call->cancel_state, NULL);
 	errno = saved_errno;
 }
 
