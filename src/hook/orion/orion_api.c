@@ -143,6 +143,7 @@ static int api_take(int n_clients, enum orion_state state)
 	if (!orion_profiles_ready())
 		return -ENOMEM;
 	api_need_config();
+	__atomic_store_n(&orion_has_books, true, __ATOMIC_RELAXED);
 	orion.n_clients = (uint32_t)n_clients;
 	orion.state = state;
 	orion.is_inited = orion.is_inited || state == ORION_TAKES;
@@ -379,4 +380,5 @@ void orion_after_fork_child(void)
 	(void)pthread_cond_init(&orion.changed, NULL);
 	orion_is_taking = false;
 	orion_is_started = false;
+	orion_has_books = false;
 }

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-bool orion_is_taking, orion_is_started;
+bool orion_is_taking, orion_is_started, orion_has_books;
 
 /* A capture stores the call, and the GPU does nothing. An error counts as a capture, too. */
 static bool begin_is_captured(CUstream stream)

@@ -216,11 +216,24 @@ static void flight_exchange_mode(CUstreamCaptureMode *mode)
 	hook_lock(&orion.lock);
 }
 
+/* Nobody polls. Streams that are gone, and whose flights are, leave the list. */
+static void flight_reap_streams(void)
+{
+	struct orion_stream *s, *next;
+
+	DL_FOREACH_SAFE (orion.streams, s, next) {
+		if (s->is_gone && !s->flights && s->n_inside == 0) {
+			DL_DELETE(orion.streams, s);
+			free(s);
+		}
+	}
+}
+
 /* In mode relaxed: else a look at an event would break captures of other threads. */
 void orion_poll(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct orion_stream *s, *next;
+	struct orion_stream *s;
 	int cancel_state;
 
 	if (orion.is_polling || orion.n_flights == 0)
@@ -233,12 +246,7 @@ void orion_poll(void)
 			flight_poll_stream(s);
 	}
 	flight_exchange_mode(&mode);
-	DL_FOREACH_SAFE (orion.streams, s, next) {
-		if (s->is_gone && !s->flights && s->n_inside == 0) {
-			DL_DELETE(orion.streams, s);
-			free(s);
-		}
-	}
+	flight_reap_streams();
 	orion.is_polling = false;
 	(void)pthread_cond_broadcast(&orion.changed);
 	(void)pthread_setcancelstate(cancel_state, NULL);
@@ -313,11 +321,13 @@ void orion_stream_gone(CUstream stream)
 	int saved_errno = errno;
 	struct orion_stream *s;
 
-	if (!__atomic_load_n(&orion_is_taking, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&orion_has_books, __ATOMIC_RELAXED))
 		return;
 	hook_lock(&orion.lock);
 	DL_FOREACH (orion.streams, s)
 		s->is_gone = s->is_gone || s->key == stream;
+	if (!orion.is_polling)
+		flight_reap_streams();
 	hook_unlock(&orion.lock);
 	errno = saved_errno;
 }

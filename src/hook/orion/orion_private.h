@@ -130,6 +130,8 @@ extern struct orion orion;
 
 /* Written under the lock. */
 extern bool orion_is_started;
+/* It was started once. Handles that end are forgotten even while it takes no calls. */
+extern bool orion_has_books;
 
 /* ---- orion_client.c ---- */
 
