@@ -49,7 +49,7 @@ def test_a_child_of_fork_has_no_scheduler(node):
     node.app("orion", "--fork").expect_verified()
 
 
-ENDS = ["cancel", "capture", "contexts", "inside", "latency", "leave", "owner", "restart", "streams"]
+ENDS = ["cancel", "capture", "contexts", "device", "inside", "latency", "leave", "owner", "restart", "streams"]
 
 
 @pytest.mark.parametrize("case", ENDS)

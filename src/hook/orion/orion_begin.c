@@ -50,13 +50,18 @@ static uint32_t begin_client(struct orion_stream *s, bool is_default)
 static struct orion_flight *begin_flight(CUcontext ctx, CUstream stream,
 					 const struct orion_work *work)
 {
-	struct orion_context *context = orion_context_get(ctx);
+	struct orion_context *context;
 	bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 	struct orion_flight *flight;
 	struct orion_stream *s;
 	uint32_t client;
 
-	if (!context || !context->is_scheduled || !orion_device_ready() || !orion_is_taking)
+	/* The context comes last, since its books may end while the lock is given up. */
+	if (!orion_device_ready())
+		return NULL;
+	context = orion_context_get(ctx);
+	if (!context || context->dev != orion.config.device_id || !orion.is_policy_ready ||
+	    !orion_is_taking)
 		return NULL;
 	s = orion_stream_get(context, begin_stream_key(stream));
 	client = s ? begin_client(s, is_default) : ORION_POLICY_NONE;

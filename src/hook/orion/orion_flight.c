@@ -41,7 +41,7 @@ struct orion_context *orion_context_get(CUcontext ctx)
 	made = calloc(1, sizeof(*made));
 	if (made && cuda_real.cuCtxGetDevice(&dev) == CUDA_SUCCESS) {
 		made->ctx = ctx;
-		made->is_scheduled = dev == orion.config.device_id;
+		made->dev = dev;
 	}
 	hook_lock(&orion.lock);
 	context = flight_find_context(ctx);
@@ -373,15 +373,19 @@ void orion_context_gone(CUcontext ctx)
 	struct orion_stream *s, *next;
 
 	hook_lock(&orion.lock);
-	context = flight_find_context(ctx);
+	/* While it waits, another thread may end the same context. */
+	while ((context = flight_find_context(ctx))) {
+		DL_FOREACH (orion.streams, s)
+			s->is_gone = s->is_gone || s->context == context;
+		if (!orion.is_polling && flight_count_inside(context) == 0)
+			break;
+		hook_wait(&orion.changed, &orion.lock);
+	}
 	if (!context) {
 		hook_unlock(&orion.lock);
+		errno = saved_errno;
 		return;
 	}
-	DL_FOREACH (orion.streams, s)
-		s->is_gone = s->is_gone || s->context == context;
-	while (orion.is_polling || flight_count_inside(context) > 0)
-		hook_wait(&orion.changed, &orion.lock);
 	DL_FOREACH_SAFE (orion.streams, s, next) {
 		if (s->context == context)
 			flight_end_stream(s);

@@ -41,7 +41,7 @@ struct orion_event {
 struct orion_context {
 	struct orion_context *prev, *next;
 	CUcontext ctx;
-	bool is_scheduled;            /* it is of the device that is scheduled */
+	CUdevice dev;
 	struct orion_event *plain;    /* without time */
 	struct orion_event *stamping; /* with time */
 };
