@@ -302,8 +302,8 @@ $(filter-out $(freezing_apps) %/task,$(apps)): $(B)/tests/apps/%: $(B)/tests/app
 $(B)/libapp.a: $(call obj,$(filter-out %/contained.c,$(sort $(wildcard tests/apps/lib/*.c))))
 
 # The same program with the library inside, since no sanitizer's runtime works beside a preloaded dlsym().
-contained := $(B)/tests/apps/lib/orion
-$(contained): $(B)/tests/apps/orion.o $(B)/tests/apps/lib/contained.o \
+contained := $(addprefix $(B)/tests/apps/lib/,orion orion_ends)
+$(contained): $(B)/tests/apps/lib/%: $(B)/tests/apps/%.o $(B)/tests/apps/lib/contained.o \
     $(filter-out %/hook_dlsym.o %/hook_ioctl.o %/orion_first.o,$(hook_obj)) $(B)/libapp.a $(libs)
 	$(LINK) -rdynamic -o $@ $^ -ldl -lm
 

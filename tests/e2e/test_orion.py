@@ -49,6 +49,16 @@ def test_a_child_of_fork_has_no_scheduler(node):
     node.app("orion", "--fork").expect_verified()
 
 
+ENDS = ["cancel", "capture", "contexts", "device", "inside", "latency", "leave", "owner", "restart", "streams"]
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_no_end_leaves_a_wait(node, case):
+    node.start_scheduler()
+    node.app("orion_ends", case).expect_verified()
+    node.expect_sound_scheduler()
+
+
 def test_profiles_are_learned_saved_and_loaded(node, tmp_path):
     path = tmp_path / "profile"
     node.start_scheduler()

@@ -12,6 +12,7 @@ static const char *const names[] = {
 	[HOOK_LOCK_AGENT] = "agent",
 	[HOOK_LOCK_SHARE_API] = "share_api",
 	[HOOK_LOCK_SHARE_TASKS] = "share_tasks",
+	[HOOK_LOCK_ORION] = "orion",
 	[HOOK_LOCK_POOLS] = "pools",
 	[HOOK_LOCK_PEERS] = "peers",
 	[HOOK_LOCK_MANAGED] = "managed",

@@ -48,6 +48,7 @@ struct orion_flight;
 struct orion_call {
 	struct orion_flight *flight; /* NULL: it is not scheduled */
 	CUstream stream;             /* that the work goes to */
+	int cancel_state;            /* of the thread, before the call */
 };
 
 /* Written under the lock of orion_private.h. */

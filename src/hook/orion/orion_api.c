@@ -119,9 +119,18 @@ int orion_set_hp_latency(float latency_ms)
 /* Under the lock. */
 static void api_set_taking(void)
 {
-	__atomic_store_n(&orion_is_taking, orion.state != ORION_OFF && !orion.is_disabled,
+	__atomic_store_n(&orion_is_taking,
+			 orion.state != ORION_OFF && !orion.is_disabled && !orion.is_ending,
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&orion_is_started, orion.state == ORION_SCHEDULES, __ATOMIC_RELAXED);
+}
+
+/* Takes the lock. What ends is over, so that nothing of it meets what starts. */
+static void api_lock(void)
+{
+	hook_lock(&orion.lock);
+	while (orion.is_ending)
+		hook_wait(&orion.changed, &orion.lock);
 }
 
 /* Under the lock. */
@@ -134,6 +143,7 @@ static int api_take(int n_clients, enum orion_state state)
 	if (!orion_profiles_ready())
 		return -ENOMEM;
 	api_need_config();
+	__atomic_store_n(&orion_has_books, true, __ATOMIC_RELAXED);
 	orion.n_clients = (uint32_t)n_clients;
 	orion.state = state;
 	orion.is_inited = orion.is_inited || state == ORION_TAKES;
@@ -170,7 +180,7 @@ static int api_start(const char *function, int n_clients, enum orion_state state
 		r = orion_sees_calls() ? 0 : -ENOSYS;
 	if (r == 0) {
 		lifecycle_start(); /* for a fork before the first use of CUDA */
-		hook_lock(&orion.lock);
+		api_lock();
 		r = api_take(n_clients, state);
 		hook_unlock(&orion.lock);
 		bell_ring(); /* the agent reports it */
@@ -198,18 +208,22 @@ static void api_end(enum orion_state state)
 	orion.is_inited = state == ORION_TAKES;
 	orion.is_profiling = orion.is_profiling && state == ORION_TAKES;
 	orion.generation++;
+	orion.is_ending = true;
 	api_set_taking();
 	orion_release();
 	while (orion.n_inside > 0 || orion.is_polling)
 		hook_wait(&orion.changed, &orion.lock);
 	orion_drop_flights();
+	orion.is_ending = false;
+	api_set_taking();
+	(void)pthread_cond_broadcast(&orion.changed);
 }
 
 int orion_stop_scheduler(void)
 {
 	int saved_errno = errno, r = -ENOTCONN;
 
-	hook_lock(&orion.lock);
+	api_lock();
 	if (orion.state == ORION_SCHEDULES) {
 		api_end(orion.is_inited ? ORION_TAKES : ORION_OFF);
 		r = 0;
@@ -224,7 +238,7 @@ int orion_shutdown(void)
 {
 	int saved_errno = errno, r = -ENOTCONN;
 
-	hook_lock(&orion.lock);
+	api_lock();
 	if (orion.state != ORION_OFF) {
 		api_end(ORION_OFF);
 		r = 0;
@@ -366,4 +380,5 @@ void orion_after_fork_child(void)
 	(void)pthread_cond_init(&orion.changed, NULL);
 	orion_is_taking = false;
 	orion_is_started = false;
+	orion_has_books = false;
 }

@@ -15,14 +15,15 @@ static uint64_t ask_bit(uint32_t client)
 
 int orion_step(struct orion_policy_event *event)
 {
-	uint64_t go = 0;
+	uint64_t go = 0, due_ns = orion_policy_deadline(&orion.policy);
 	int r = orion_policy_step(&orion.policy, event, &go);
 
 	if (r != 0)
 		return r;
 	go &= ~ask_bit(ORION_POLICY_HP); /* which never waits */
 	orion.go |= go;
-	if (go)
+	/* The thread that polls may sleep until the deadline as it was. */
+	if (go || orion_policy_deadline(&orion.policy) < due_ns)
 		(void)pthread_cond_broadcast(&orion.changed);
 	return 0;
 }
@@ -109,7 +110,7 @@ static bool ask_best_effort(struct orion_flight *flight, struct orion_policy_eve
 	if (orion_policy_is_hp_present(&orion.policy))
 		orion_poll();
 	event->now_ns = clock_now_ns();
-	if (flight->generation != orion.generation || orion_step(event) != 0)
+	if (flight->generation != orion.generation || orion.is_disabled || orion_step(event) != 0)
 		return false;
 	ask_wait(flight->client);
 	may_go = orion.go & bit;
@@ -130,15 +131,15 @@ void orion_ask(struct orion_flight *flight)
 
 	if (flight->client == ORION_POLICY_HP) {
 		event.now_ns = clock_now_ns();
-		flight->is_asked = orion_step(&event) == 0;
+		flight->is_asked =
+			flight->generation == orion.generation && orion_step(&event) == 0;
 		return;
 	}
 	/* The policy knows of one question a client, and its threads' work is in their order. */
 	ticket = client->next_ticket++;
 	while (client->n_served != ticket)
 		hook_wait(&orion.changed, &orion.lock);
-	flight->is_asked = flight->generation == orion.generation && !orion.is_disabled &&
-			   ask_best_effort(flight, &event);
+	flight->is_asked = ask_best_effort(flight, &event);
 	client->n_served++;
 	if (client->n_served != client->next_ticket)
 		(void)pthread_cond_broadcast(&orion.changed);

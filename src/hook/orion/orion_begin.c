@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-bool orion_is_taking, orion_is_started;
+bool orion_is_taking, orion_is_started, orion_has_books;
 
 /* A capture stores the call, and the GPU does nothing. An error counts as a capture, too. */
 static bool begin_is_captured(CUstream stream)
@@ -50,13 +50,18 @@ static uint32_t begin_client(struct orion_stream *s, bool is_default)
 static struct orion_flight *begin_flight(CUcontext ctx, CUstream stream,
 					 const struct orion_work *work)
 {
-	struct orion_context *context = orion_context_get(ctx);
+	struct orion_context *context;
 	bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 	struct orion_flight *flight;
 	struct orion_stream *s;
 	uint32_t client;
 
-	if (!context || !context->is_scheduled || !orion_device_ready() || !orion_is_taking)
+	/* The context comes last, since its books may end while the lock is given up. */
+	if (!orion_device_ready())
+		return NULL;
+	context = orion_context_get(ctx);
+	if (!context || context->dev != orion.config.device_id || !orion.is_policy_ready ||
+	    !orion_is_taking)
 		return NULL;
 	s = orion_stream_get(context, begin_stream_key(stream));
 	client = s ? begin_client(s, is_default) : ORION_POLICY_NONE;
@@ -82,6 +87,8 @@ void orion_begin(struct orion_call *call, CUstream stream, const struct orion_wo
 		errno = saved_errno;
 		return;
 	}
+	/* pthread_cancel() inside the driver would leave the flight with nobody to end it. */
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state);
 	hook_lock(&orion.lock);
 	call->flight = begin_flight(ctx, stream, work);
 	if (call->flight) {
@@ -90,5 +97,7 @@ void orion_begin(struct orion_call *call, CUstream stream, const struct orion_wo
 			orion_ask(call->flight);
 	}
 	hook_unlock(&orion.lock);
+	if (!call->flight)
+		(void)pthread_setcancelstate(call->cancel_state, NULL);
 	errno = saved_errno;
 }

@@ -17,16 +17,21 @@ static struct {
 	pthread_key_t key;
 } client_key = {.once = PTHREAD_ONCE_INIT};
 
-/* Under the lock. The client's last thread has ended, or has got another index. */
+/*
+ * Under the lock. The thread has ended, or has got another index. High priority's last one ends its
+ * presence. The policy hears of no other end, because threads without an index may wait for that
+ * client.
+ */
 static void client_leave(int idx)
 {
 	struct orion_policy_event event = {
 		.type = ORION_POLICY_EVENT_END,
-		.client = (uint32_t)idx,
+		.client = ORION_POLICY_HP,
 		.now_ns = clock_now_ns(),
 	};
 
-	if (--orion.clients[idx].n_threads == 0 && orion.is_policy_ready)
+	if (--orion.clients[idx].n_threads == 0 && idx == (int)ORION_POLICY_HP &&
+	    orion.is_policy_ready)
 		(void)orion_step(&event);
 }
 
@@ -71,10 +76,11 @@ int orion_set_client_idx(int idx)
 		errno = saved_errno;
 		return -EINVAL;
 	}
-	if (client_index != ORION_NO_CLIENT)
-		client_leave(client_index);
+	/* The new index counts first: the same one again is no end. */
 	if (idx != ORION_NO_CLIENT)
 		orion.clients[idx].n_threads++;
+	if (client_index != ORION_NO_CLIENT)
+		client_leave(client_index);
 	client_index = idx;
 	hook_unlock(&orion.lock);
 	errno = saved_errno;

@@ -30,14 +30,14 @@ static void device_init_policy(int n_sms)
 bool orion_device_ready(void)
 {
 	uint32_t generation = orion.generation;
+	CUdevice dev = orion.config.device_id;
 	CUresult res;
 	int n_sms = 0;
 
 	if (orion.is_policy_ready)
 		return true;
 	hook_unlock(&orion.lock);
-	res = cuda_real.cuDeviceGetAttribute(&n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-					     orion.config.device_id);
+	res = cuda_real.cuDeviceGetAttribute(&n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, dev);
 	hook_lock(&orion.lock);
 	if (generation != orion.generation)
 		return false;
@@ -48,7 +48,12 @@ bool orion_device_ready(void)
 
 void orion_device_name(char *buf, size_t size)
 {
+	CUdevice dev;
+
+	hook_lock(&orion.lock);
+	dev = orion.config.device_id;
+	hook_unlock(&orion.lock);
 	if (!cuda_real.cuDeviceGetName ||
-	    cuda_real.cuDeviceGetName(buf, (int)size, orion.config.device_id) != CUDA_SUCCESS)
+	    cuda_real.cuDeviceGetName(buf, (int)size, dev) != CUDA_SUCCESS)
 		buf[0] = '\0';
 }

@@ -41,7 +41,7 @@ struct orion_context *orion_context_get(CUcontext ctx)
 	made = calloc(1, sizeof(*made));
 	if (made && cuda_real.cuCtxGetDevice(&dev) == CUDA_SUCCESS) {
 		made->ctx = ctx;
-		made->is_scheduled = dev == orion.config.device_id;
+		made->dev = dev;
 	}
 	hook_lock(&orion.lock);
 	context = flight_find_context(ctx);
@@ -216,14 +216,29 @@ static void flight_exchange_mode(CUstreamCaptureMode *mode)
 	hook_lock(&orion.lock);
 }
 
+/* Nobody polls. Streams that are gone, and whose flights are, leave the list. */
+static void flight_reap_streams(void)
+{
+	struct orion_stream *s, *next;
+
+	DL_FOREACH_SAFE (orion.streams, s, next) {
+		if (s->is_gone && !s->flights && s->n_inside == 0) {
+			DL_DELETE(orion.streams, s);
+			free(s);
+		}
+	}
+}
+
 /* In mode relaxed: else a look at an event would break captures of other threads. */
 void orion_poll(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct orion_stream *s, *next;
+	struct orion_stream *s;
+	int cancel_state;
 
 	if (orion.is_polling || orion.n_flights == 0)
 		return;
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	orion.is_polling = true;
 	flight_exchange_mode(&mode);
 	DL_FOREACH (orion.streams, s) {
@@ -231,14 +246,10 @@ void orion_poll(void)
 			flight_poll_stream(s);
 	}
 	flight_exchange_mode(&mode);
-	DL_FOREACH_SAFE (orion.streams, s, next) {
-		if (s->is_gone && !s->flights && s->n_inside == 0) {
-			DL_DELETE(orion.streams, s);
-			free(s);
-		}
-	}
+	flight_reap_streams();
 	orion.is_polling = false;
 	(void)pthread_cond_broadcast(&orion.changed);
+	(void)pthread_setcancelstate(cancel_state, NULL);
 }
 
 void orion_drop_flights(void)
@@ -274,7 +285,7 @@ static void flight_submitted(struct orion_flight *flight, CUresult res)
 
 	orion.n_inside--;
 	s->n_inside--;
-	if (orion.state == ORION_OFF || s->is_gone)
+	if (orion.is_ending || s->is_gone)
 		(void)pthread_cond_broadcast(&orion.changed);
 	if (!flight->end || flight->generation != orion.generation) {
 		flight_complete(flight, res == CUDA_SUCCESS ? ORION_POLICY_UNMEASURED : 0);
@@ -299,6 +310,7 @@ void orion_end_now(struct orion_call *call, CUresult res)
 	hook_lock(&orion.lock);
 	flight_submitted(flight, res);
 	hook_unlock(&orion.lock);
+	(void)pthread_setcancelstate(call->cancel_state, NULL);
 	errno = saved_errno;
 }
 
@@ -309,11 +321,13 @@ void orion_stream_gone(CUstream stream)
 	int saved_errno = errno;
 	struct orion_stream *s;
 
-	if (!__atomic_load_n(&orion_is_taking, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&orion_has_books, __ATOMIC_RELAXED))
 		return;
 	hook_lock(&orion.lock);
 	DL_FOREACH (orion.streams, s)
 		s->is_gone = s->is_gone || s->key == stream;
+	if (!orion.is_polling)
+		flight_reap_streams();
 	hook_unlock(&orion.lock);
 	errno = saved_errno;
 }
@@ -359,15 +373,19 @@ void orion_context_gone(CUcontext ctx)
 	struct orion_stream *s, *next;
 
 	hook_lock(&orion.lock);
-	context = flight_find_context(ctx);
+	/* While it waits, another thread may end the same context. */
+	while ((context = flight_find_context(ctx))) {
+		DL_FOREACH (orion.streams, s)
+			s->is_gone = s->is_gone || s->context == context;
+		if (!orion.is_polling && flight_count_inside(context) == 0)
+			break;
+		hook_wait(&orion.changed, &orion.lock);
+	}
 	if (!context) {
 		hook_unlock(&orion.lock);
+		errno = saved_errno;
 		return;
 	}
-	DL_FOREACH (orion.streams, s)
-		s->is_gone = s->is_gone || s->context == context;
-	while (orion.is_polling || flight_count_inside(context) > 0)
-		hook_wait(&orion.changed, &orion.lock);
 	DL_FOREACH_SAFE (orion.streams, s, next) {
 		if (s->context == context)
 			flight_end_stream(s);

@@ -208,7 +208,7 @@ void orion_kernel_learn(const struct orion_flight *flight, uint64_t ns)
 
 void orion_code_gone(void)
 {
-	if (!__atomic_load_n(&orion_is_taking, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&orion_has_books, __ATOMIC_RELAXED))
 		return;
 	hook_lock(&orion.lock);
 	orion_kernels_clear();
@@ -221,7 +221,7 @@ void orion_graph_gone(CUgraphExec graph)
 	struct orion_work work = {.kind = ORION_GRAPH, .function = graph};
 	struct orion_kernel *kernel;
 
-	if (!__atomic_load_n(&orion_is_taking, __ATOMIC_RELAXED) || !graph)
+	if (!__atomic_load_n(&orion_has_books, __ATOMIC_RELAXED) || !graph)
 		return;
 	hook_lock(&orion.lock);
 	if (orion.kernels) {

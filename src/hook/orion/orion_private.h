@@ -41,7 +41,7 @@ struct orion_event {
 struct orion_context {
 	struct orion_context *prev, *next;
 	CUcontext ctx;
-	bool is_scheduled;            /* it is of the device that is scheduled */
+	CUdevice dev;
 	struct orion_event *plain;    /* without time */
 	struct orion_event *stamping; /* with time */
 };
@@ -99,6 +99,7 @@ struct orion {
 	pthread_cond_t changed; /* a client may go; a poll, a call or a flight has ended */
 	enum orion_state state;
 	bool is_disabled;
+	bool is_ending;         /* a thread ends it, and waits for calls; none is taken meanwhile */
 	bool is_inited;         /* by orion_init(), and not by the start alone */
 	bool is_policy_ready;   /* the device is known */
 	bool was_started;       /* so the counters of the policy mean something */
@@ -129,6 +130,8 @@ extern struct orion orion;
 
 /* Written under the lock. */
 extern bool orion_is_started;
+/* It was started once. Handles that end are forgotten even while it takes no calls. */
+extern bool orion_has_books;
 
 /* ---- orion_client.c ---- */
 
