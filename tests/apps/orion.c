@@ -241,6 +241,7 @@ static void check_errors(void)
 	EXPECT(orion_end_profiling("/nowhere/profile"), -ENOENT);
 	EXPECT(orion_load_profile("/nowhere/profile"), -ENOENT);
 	EXPECT(orion_load_profile("/dev/null"), -EINVAL);
+	EXPECT(orion_load_profile("/dev/zero"), -EINVAL);
 	EXPECT(orion_get_stats(&s, sizeof(s)), 0);
 	EXPECT(orion_stop_scheduler(), 0);
 	EXPECT(orion_stop_scheduler(), -ENOTCONN);

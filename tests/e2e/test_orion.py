@@ -43,6 +43,7 @@ def test_what_is_refused(node):
     out = node.app("orion", "--errors").expect_verified()
     assert "orion_start_scheduler(0) has failed: num_clients is out of its range" in out
     assert "/dev/null: line 1: " in out
+    assert "/dev/zero: line 1 is longer than 4096 bytes" in out
 
 
 def test_a_child_of_fork_has_no_scheduler(node):

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define FILE_DEVICE_NAME_LEN 96
+#define FILE_LINE_MAX        4096 /* a later release may have more columns */
 
 static int file_complain(const char *path, const struct kernel_profile_reader *reader, int error)
 {
@@ -27,25 +28,38 @@ static int file_complain(const char *path, const struct kernel_profile_reader *r
 	return -EINVAL;
 }
 
+/* Returns the bytes of the next line, without its end; -1: there is none; -EFBIG: it is too long.
+ */
+static int file_read_line(FILE *f, char line[FILE_LINE_MAX])
+{
+	int len = 0, c;
+
+	while ((c = getc(f)) != EOF && c != '\n') {
+		if (len == FILE_LINE_MAX)
+			return -EFBIG;
+		line[len++] = (char)c;
+	}
+	return c == EOF && len == 0 ? -1 : len;
+}
+
 /* Reads all lines. */
 static int file_read(FILE *f, const char *path, struct kernel_profile_reader *reader)
 {
-	char *line = NULL;
-	size_t size = 0;
-	ssize_t len;
-	int error = 0, r = 0;
+	char line[FILE_LINE_MAX];
+	int error = 0, len = 0;
 
-	while (error == 0 && (len = getline(&line, &size, f)) >= 0) {
-		if (len > 0 && line[len - 1] == '\n')
-			len--;
+	while (error == 0 && (len = file_read_line(f, line)) >= 0)
 		error = kernel_profile_reader_line(reader, line, (size_t)len);
+	if (len == -EFBIG) {
+		hook_log_warn("%s: line %u is longer than %d bytes", path, reader->line + 1,
+			      FILE_LINE_MAX);
+		return -EINVAL;
 	}
 	if (error == 0 && ferror(f))
-		r = -EIO;
-	else if (error == 0)
+		return -EIO;
+	if (error == 0)
 		error = kernel_profile_reader_end(reader);
-	free(line);
-	return error ? file_complain(path, reader, error) : r;
+	return error ? file_complain(path, reader, error) : 0;
 }
 
 /* Durations of another model of GPU say nothing. */
