@@ -125,7 +125,7 @@ static void api_set_taking(void)
 	__atomic_store_n(&orion_is_started, orion.state == ORION_SCHEDULES, __ATOMIC_RELAXED);
 }
 
-/* Takes the lock. What ends is over, so that nothing of it meets what starts. */
+/* Takes the lock when no end is under way, so that nothing of it meets the next start. */
 static void api_lock(void)
 {
 	hook_lock(&orion.lock);
