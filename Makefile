@@ -127,7 +127,7 @@ floor := $(B)/floor/libpthread.so.0 $(B)/floor/libdl.so.2
 $(B)/floor/libpthread.so.0: functions = pthread_attr_setstacksize pthread_cond_clockwait pthread_create \
     pthread_join pthread_key_create pthread_once pthread_setspecific pthread_sigmask
 $(B)/floor/libdl.so.2: functions = dladdr dlclose dlopen
-$(floor):
+$(floor): Makefile
 	@mkdir -p $(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$(@F) $(functions:%=-Wl,--defsym=%=0) -o $@ -x c /dev/null
 
