@@ -18,6 +18,7 @@ static const char help[] =
 	"usage: orion [OPTION]...\n"
 	"  --clients N      threads; the first one has high priority (3)\n"
 	"  --rounds N       of each (40)\n"
+	"  --until FILE     further rounds until FILE exists\n"
 	"  --size SIZE      of each client's memory (4MiB)\n"
 	"  --streams KIND   default, own or thread (own)\n"
 	"  --off            without the scheduler\n"
@@ -29,10 +30,13 @@ static const char help[] =
 
 enum streams { STREAMS_DEFAULT, STREAMS_OWN, STREAMS_THREAD };
 
+enum { READ_WORDS = 1024 };
+
 static struct app app;
 static uint64_t n_clients = 3, n_rounds = 40, size = 4u << 20;
 static enum streams streams = STREAMS_OWN;
 static bool is_off, has_helpers;
+static const char *until;
 static pthread_barrier_t filled;
 
 struct client {
@@ -40,6 +44,7 @@ struct client {
 	int idx;
 	CUstream stream;
 	struct buffer words, floats;
+	uint64_t n_calls, n_called; /* of the host function */
 };
 
 static void orion_expect(int result, int expected, const char *what)
@@ -69,6 +74,27 @@ static void client_graph(struct client *c)
 	APP_CALL(cuGraphDestroy(graph));
 }
 
+/* The driver's thread calls it, between two kernels. The check comes after a wait for the stream.
+ */
+static void client_on_host(void *data)
+{
+	((struct client *)data)->n_called++;
+}
+
+/* A copy to plain memory, which the driver makes before it returns. */
+static void client_read(struct client *c)
+{
+	struct app_affine f = app_affine_power(c->words.n_rounds);
+	uint32_t seen[READ_WORDS];
+
+	APP_CALL(cuMemcpyDtoHAsync(seen, c->words.p, sizeof(seen), c->stream));
+	APP_CALL(cuStreamSynchronize(c->stream));
+	for (uint32_t i = 0; i < READ_WORDS; i++) {
+		if (seen[i] != app_expect_u32(f, c->words.seed, i))
+			app_exit(APP_EXIT_WRONG, "client %d: read word %u is wrong", c->idx, i);
+	}
+}
+
 /* A thread of a library, as autograd's: it has no index, and uses the client's stream. */
 static void *helper_run(void *data)
 {
@@ -94,6 +120,10 @@ static void client_check(struct client *c)
 	uint64_t first;
 
 	APP_CALL(cuStreamSynchronize(c->stream));
+	if (c->n_called != c->n_calls)
+		app_exit(APP_EXIT_WRONG,
+			 "client %d: the host was called %llu times instead of %llu", c->idx,
+			 (unsigned long long)c->n_called, (unsigned long long)c->n_calls);
 	if (buffer_check_all(&c->words, &first) || buffer_check_all(&c->floats, &first))
 		app_exit(APP_EXIT_WRONG, "client %d: word %llu is wrong", c->idx,
 			 (unsigned long long)first);
@@ -105,8 +135,14 @@ static void client_round(struct client *c, uint64_t round)
 
 	buffer_submit(&c->words, &app, rounds, c->stream);
 	buffer_count(&c->words, rounds);
+	if (round % 4 == 1) {
+		APP_CALL(cuLaunchHostFunc(c->stream, client_on_host, c));
+		c->n_calls++;
+	}
 	buffer_submit(&c->floats, &app, 1, c->stream);
 	buffer_count(&c->floats, 1);
+	if (round % 8 == 5)
+		client_read(c);
 	if (streams == STREAMS_OWN && round % 8 == 7)
 		client_graph(c);
 	if (has_helpers && round % 8 == 3)
@@ -133,7 +169,7 @@ static void *client_run(void *data)
 	buffer_fill(&c->floats, &app, c->stream);
 	/* It waits for the context, which is no longer allowed when another thread captures. */
 	(void)pthread_barrier_wait(&filled);
-	for (uint64_t r = 0; r < n_rounds; r++)
+	for (uint64_t r = 0; r < n_rounds || (until && access(until, F_OK) != 0); r++)
 		client_round(c, r);
 	client_check(c);
 	buffer_free(&c->words, c->stream);
@@ -299,6 +335,8 @@ int main(int argc, char **argv)
 			n_clients = app_value_u64(argc, argv, &a, 1, ORION_CLIENTS_MAX);
 		else if (app_is(argv[a], "--rounds"))
 			n_rounds = app_value_u64(argc, argv, &a, 1, 1000000);
+		else if (app_is(argv[a], "--until"))
+			until = app_value(argc, argv, &a);
 		else if (app_is(argv[a], "--size"))
 			size = app_value_size(argc, argv, &a);
 		else if (app_is(argv[a], "--streams"))

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from conftest import until
+
 
 def counters(out):
     found = re.search(r"hp=(\d+) be=(\d+) waited=(\d+) us=(\d+)", out)
@@ -87,3 +89,19 @@ def test_the_process_takes_its_turns_as_a_whole(node):
         program.expect_verified()
     node.expect_empty()
     node.expect_sound_scheduler()
+
+
+def test_the_status_shows_the_clients_of_a_process(node):
+    node.start_scheduler()
+    enough = node.flag("enough")
+    program = node.app("orion", "--until", enough)
+
+    def shown():
+        client = node.client(program)
+        return client and client["orion"]
+
+    until("work is reported", lambda: (found := shown()) and found["best_effort_operations"] > 0)
+    assert shown()["clients"] == 3
+    assert "3 in-process clients" in node.ctl("status").stdout
+    enough.touch()
+    program.expect_verified()

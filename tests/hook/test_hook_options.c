@@ -245,7 +245,7 @@ static void every_range_holds_and_is_said_in_the_table_s_words(void **unused)
 		assert_non_null(strstr(said, s->variable));
 		assert_non_null(strstr(said, allowed));
 	}
-	assert_int_equal(n, 8);
+	assert_int_equal(n, 10);
 }
 
 /* The compiler would have it that getenv() may change it. */
@@ -253,6 +253,30 @@ static void every_range_holds_and_is_said_in_the_table_s_words(void **unused)
 	{                                        \
 		name, (char *)(uintptr_t)(value) \
 	}
+
+static void ratios_are_parts_of_one(void **unused)
+{
+	static const struct variable good[] = {
+		TEXT("NVSHARE_ORION_SM_THRESHOLD", "1"),
+		TEXT("NVSHARE_ORION_DUR_THRESHOLD", "0.000001"),
+		{NULL, NULL},
+	};
+	static const char *const bad[] = {"0", "1.000001", "-0.5", "half", "50%"};
+	char said[512];
+	struct hook_options o = parse(good, said, sizeof(said));
+
+	(void)unused;
+	assert_string_equal(said, "");
+	assert_int_equal(o.orion_sm_ppm, 1000000);
+	assert_int_equal(o.orion_dur_ppm, 1);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct variable set[] = {TEXT("NVSHARE_ORION_SM_THRESHOLD", bad[i]), {NULL, NULL}};
+
+		o = parse(set, said, sizeof(said));
+		assert_int_equal(o.orion_sm_ppm, 500000);
+		assert_non_null(strstr(said, "a ratio from 0.000001 to 1"));
+	}
+}
 
 static void claims_are_read(void **unused)
 {
@@ -330,6 +354,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults_hold_when_nothing_is_set),
+		cmocka_unit_test(ratios_are_parts_of_one),
 		cmocka_unit_test(claims_are_read),
 		cmocka_unit_test(every_variable_is_read),
 		cmocka_unit_test(a_pod_is_known_by_the_names_that_kubernetes_gives),

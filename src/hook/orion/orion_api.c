@@ -17,11 +17,6 @@
 #define API_LOOK_NS  (CLOCK_NS_PER_MS / 10)
 #define API_PPM      1000000.0f
 
-struct orion orion = {
-	.lock = HOOK_MUTEX(HOOK_LOCK_ORION),
-	.changed = PTHREAD_COND_INITIALIZER,
-};
-
 /* ---- settings ------------------------------------------------------------------- */
 
 /* Under the lock. The first use reads the variables. */
@@ -367,18 +362,4 @@ int orion_end_profiling(const char *output_path)
 		r = orion_profile_save(output_path);
 	errno = saved_errno;
 	return r;
-}
-
-/* ---- fork ---------------------------------------------------------------------------------- */
-
-/* The child has no threads of the parent's, and its driver knows none of the handles. */
-void orion_after_fork_child(void)
-{
-	orion_thread_forget();
-	memset(&orion, 0, sizeof(orion));
-	hook_mutex_renew(&orion.lock, HOOK_LOCK_ORION);
-	(void)pthread_cond_init(&orion.changed, NULL);
-	orion_is_taking = false;
-	orion_is_started = false;
-	orion_has_books = false;
 }

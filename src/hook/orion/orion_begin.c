@@ -8,7 +8,12 @@
 #include "hook/table/cuda_real.h"
 
 #include <errno.h>
+#include <string.h>
 
+struct orion orion = {
+	.lock = HOOK_MUTEX(HOOK_LOCK_ORION),
+	.changed = PTHREAD_COND_INITIALIZER,
+};
 bool orion_is_taking, orion_is_started, orion_has_books;
 
 /* A capture stores the call, and the GPU does nothing. An error counts as a capture, too. */
@@ -100,4 +105,18 @@ void orion_begin(struct orion_call *call, CUstream stream, const struct orion_wo
 	if (!call->flight)
 		(void)pthread_setcancelstate(call->cancel_state, NULL);
 	errno = saved_errno;
+}
+
+/* ---- fork ---------------------------------------------------------------------------------- */
+
+/* The child has no threads of the parent's, and its driver knows none of the handles. */
+void orion_after_fork_child(void)
+{
+	orion_thread_forget();
+	memset(&orion, 0, sizeof(orion));
+	hook_mutex_renew(&orion.lock, HOOK_LOCK_ORION);
+	(void)pthread_cond_init(&orion.changed, NULL);
+	orion_is_taking = false;
+	orion_is_started = false;
+	orion_has_books = false;
 }

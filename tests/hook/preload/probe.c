@@ -33,10 +33,11 @@ static const struct entry {
 	bool is_per_thread;
 	bool is_hook;
 } entries[] = {
-#define IS_PER_THREAD_none   false
-#define IS_PER_THREAD_legacy false
-#define IS_PER_THREAD_ptds   true
-#define IS_PER_THREAD_ptsz   true
+#define IS_PER_THREAD_none     false
+#define IS_PER_THREAD_legacy   false
+#define IS_PER_THREAD_implicit false
+#define IS_PER_THREAD_ptds     true
+#define IS_PER_THREAD_ptsz     true
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) \
 	{#base, #symbol, since, IS_PER_THREAD_##stream, true},
 #define CU_REAL(base, symbol, since, stream, params) \
