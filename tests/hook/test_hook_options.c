@@ -261,7 +261,7 @@ static void ratios_are_parts_of_one(void **unused)
 		TEXT("NVSHARE_ORION_DUR_THRESHOLD", "0.000001"),
 		{NULL, NULL},
 	};
-	static const char *const bad[] = {"0", "1.000001", "-0.5", "half", "50%"};
+	static const char *const bad[] = {"1.000001", "half"};
 	char said[512];
 	struct hook_options o = parse(good, said, sizeof(said));
 
