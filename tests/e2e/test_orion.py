@@ -105,3 +105,11 @@ def test_the_status_shows_the_clients_of_a_process(node):
     assert "3 in-process clients" in node.ctl("status").stdout
     enough.touch()
     program.expect_verified()
+
+
+def test_a_capture_asks_nobody(node):
+    """Only clients with streams of their own capture: a graph of two kernels in each eighth round."""
+    node.start_scheduler()
+    plain = counters(node.app("orion", "--streams", "default").expect_verified())
+    graphs = counters(node.app("orion", "--streams", "own").expect_verified())
+    assert graphs[0] == plain[0] + 5  # the launches of the graphs
