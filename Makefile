@@ -115,10 +115,13 @@ $(B)/src/daemon/http/page_html.o: override CPPFLAGS += -DPAGE_SCRIPT_HASH='"$(ca
 
 # The version of dlsym() since the C library's first port to this processor.
 GLIBC_BASE = $(if $(findstring aarch64,$(shell $(CC) -dumpmachine)),GLIBC_2.17,GLIBC_2.2.5)
+# That of dlmopen(), where it is another one.
+GLIBC_DLMOPEN = $(if $(filter GLIBC_2.2.5,$(GLIBC_BASE)),GLIBC_2.3.4)
 
 $(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
-	$(CC) -E -P -undef -x c -Isrc -DNVS_GLIBC_BASE=$(GLIBC_BASE) -o $@ $<
+	$(CC) -E -P -undef -x c -Isrc -DNVS_GLIBC_BASE=$(GLIBC_BASE) \
+	    $(GLIBC_DLMOPEN:%=-DNVS_GLIBC_DLMOPEN=%) -o $@ $<
 
 # Functions that glibc has moved into libc since 2.17, or that it lacked then. The library is linked with
 # stand-ins for the libraries of old, so that it asks for these functions by name, without a version, and
@@ -126,7 +129,7 @@ $(B)/exports.map: src/hook/table/exports.map.in src/hook/table/cuda_hooks.def
 floor := $(B)/floor/libpthread.so.0 $(B)/floor/libdl.so.2
 $(B)/floor/libpthread.so.0: functions = pthread_attr_setstacksize pthread_cond_clockwait pthread_create \
     pthread_join pthread_key_create pthread_once pthread_setspecific pthread_sigmask
-$(B)/floor/libdl.so.2: functions = dladdr dlclose dlopen
+$(B)/floor/libdl.so.2: functions = dladdr dladdr1 dlclose dlopen
 $(floor): Makefile
 	@mkdir -p $(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$(@F) $(functions:%=-Wl,--defsym=%=0) -o $@ -x c /dev/null
@@ -224,8 +227,10 @@ $(B)/man/%: src/man/%.md scripts/man-page include/nvshare/version.h
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka)
 # Programs with one thread have nothing for the thread sanitizer, and take minutes under it.
 one_thread = $(if $(findstring thread,$(SAN)),,$(call tests_of,$(1)))
-unit_tests := $(call one_thread,core) $(foreach d,util ipc,$(call tests_of,$(d)))
-unit_tests_hook   := $(call tests_of,hook)
+one_thread_tests := %/util/test_digest %/hook/test_pager_frozen
+threaded = $(if $(findstring thread,$(SAN)),$(filter-out $(one_thread_tests),$(call tests_of,$(1))),$(call tests_of,$(1)))
+unit_tests := $(call one_thread,core) $(foreach d,util ipc,$(call threaded,$(d)))
+unit_tests_hook   := $(call threaded,hook)
 unit_tests_daemon := $(call tests_of,daemon) $(call tests_of,cli)
 unit_tests_simgpu := $(call tests_of,simgpu)
 unit_tests_sim    := $(call one_thread,sim)
@@ -234,7 +239,7 @@ unit_tests_k8s    := $(if $(has_k8s),$(call one_thread,k8s))
 
 # What several tests share: the files of their folders that are no programs.
 helpers_of = $(call obj,$(filter-out tests/$(1)/test_%,$(sort $(wildcard tests/$(1)/*.c))))
-sim_programs := $(addprefix $(B)/tests/sim/,sim_fleet sim_jobs sim_orion sim_sched sim_share exhaustive_jobs exhaustive_share)
+sim_programs := $(addprefix $(B)/tests/sim/,sim_fleet sim_jobs sim_orion sim_pool sim_sched sim_share exhaustive_jobs exhaustive_share)
 $(B)/libtest.a: $(filter-out $(sim_programs:=.o) %/exhaustive.o,$(foreach d,core daemon sim,$(call helpers_of,$(d))))
 # It puts an ioctl() in the place of libc's, which no other test may have.
 $(B)/libsimtest.a: $(call helpers_of,simgpu)
@@ -294,9 +299,11 @@ freezing_apps := $(addprefix $(B)/tests/apps/,flow freeze jpeg latency locks vid
 $(freezing_apps): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/src/hook/freeze/hook_ioctl.o \
     $(B)/libapp.a $(B)/libhook.a $(libs)
 	$(LINK) -Wl,--export-dynamic-symbol=ioctl -o $@ $^ -ldl -lm
+$(B)/tests/apps/digest: $(B)/tests/apps/digest.o $(B)/libapp.a $(B)/libhook.a $(libs)
+	$(LINK) -o $@ $^ -ldl -lm
 $(B)/tests/apps/task: $(B)/tests/apps/task.o $(libs)
 	$(LINK) -o $@ $^
-$(filter-out $(freezing_apps) %/task,$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
+$(filter-out $(freezing_apps) %/digest %/task,$(apps)): $(B)/tests/apps/%: $(B)/tests/apps/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
 
 $(B)/libapp.a: $(call obj,$(filter-out %/contained.c,$(sort $(wildcard tests/apps/lib/*.c))))
@@ -311,8 +318,17 @@ $(contained): $(B)/tests/apps/lib/%: $(B)/tests/apps/%.o $(B)/tests/apps/lib/con
 check-orion-races: $(contained) $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1 ## with SAN=thread: clients of one process
 	tests/apps/orion_races $(B)
 
+# What tests/apps/plugged opens: the driver linked, with its functions bound at once, or at their first
+# call; and the driver found by dlsym().
+plugins := $(addprefix $(B)/tests/apps/plugin/,libplugin.so libplugin_lazy.so libplugin_finds.so)
+$(B)/tests/apps/plugin/libplugin_lazy.so: private override LDFLAGS += -Wl,-z,lazy
+$(B)/tests/apps/plugin/libplugin_finds.so: private override CPPFLAGS += -DPLUGIN_FINDS
+$(plugins): tests/apps/plugin/plugin.c tests/apps/plugin/plugin.h $(B)/simgpu/libcuda.so.1
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) $(CPPFLAGS) -shared -o $@ $< -Wl,--as-needed -L$(B)/simgpu -l:libcuda.so.1 -ldl
+
 .PHONY: apps
-apps: $(apps)
+apps: $(apps) $(plugins)
 
 
 ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_slurm) $(unit_tests_k8s) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
@@ -330,23 +346,36 @@ check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,und
 # Simulation of scheduler and leases: one seed is the whole run. Replay: make sim SEED=n SEEDS=1
 SEED  ?= 1
 SEEDS ?= $(if $(SAN),60,200)
-.PHONY: sim check-sim check-sim-sched check-sim-share check-sim-jobs check-sim-orion check-exhaustive \
+.PHONY: sim check-sim check-sim-sched check-sim-gangs check-sim-share check-sim-jobs check-sim-orion check-sim-pool check-exhaustive check-exhaustive-gangs \
     check-exhaustive-share check-exhaustive-jobs sim-fleet check-fleet
 $(sim_programs): $(B)/tests/sim/%: $(B)/tests/sim/%.o $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^ -lm
 # A search copies its world at each step: three clients, not as many as there can be.
 $(B)/tests/sim/exhaustive: $(patsubst %,$(B)/tests/sim/small/%.o,exhaustive world world_client world_turns world_users) $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^
+# exhaustive with more clients, which are in gangs on two cards.
+$(B)/tests/sim/exhaustive_gangs: $(patsubst %,$(B)/tests/sim/gangs/%.o,exhaustive world world_client world_turns world_users) $(B)/libtest.a $(B)/libcore.a
+	$(LINK) -o $@ $^
+# sim_sched on a node of eight cards, with gangs of two to eight.
+$(B)/tests/sim/sim_gangs: $(patsubst %,$(B)/tests/sim/wide/%.o,sim_sched sim_program sim_queue world world_client world_turns world_users) $(B)/libtest.a $(B)/libcore.a
+	$(LINK) -o $@ $^ -lm
+$(B)/tests/sim/wide/%.o: tests/sim/%.c
+	@mkdir -p $(@D)
+	$(COMPILE) -DWORLD_WIDE -c -o $@ $<
+$(B)/tests/sim/gangs/%.o: tests/sim/%.c
+	@mkdir -p $(@D)
+	$(COMPILE) -DWORLD_SMALL -DWORLD_GANGS -c -o $@ $<
 $(B)/tests/sim/small/%.o: tests/sim/%.c
 	@mkdir -p $(@D)
 	$(COMPILE) -DWORLD_SMALL -c -o $@ $<
-sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/sim_jobs $(B)/tests/sim/sim_orion ## simulate SEEDS seeds from SEED on
+sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/sim_jobs $(B)/tests/sim/sim_orion $(B)/tests/sim/sim_pool ## simulate SEEDS seeds from SEED on
 	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_jobs $(SEED) $(SEEDS)
 	$(B)/tests/sim/sim_orion $(SEED) $(SEEDS)
+	$(B)/tests/sim/sim_pool $(SEED) $(SEEDS)
 # Each program has one thread and no clock, so make -j may run them side by side.
-check-sim: check-corpus check-sim-sched check-sim-share check-sim-jobs check-sim-orion check-fleet check-exhaustive \
+check-sim: check-corpus check-sim-sched check-sim-gangs check-sim-share check-sim-jobs check-sim-orion check-sim-pool check-fleet check-exhaustive check-exhaustive-gangs \
     check-exhaustive-share check-exhaustive-jobs
 check-sim-sched: $(B)/tests/sim/sim_sched
 	$< $(SEED) $(SEEDS)
@@ -356,13 +385,19 @@ check-sim-jobs: $(B)/tests/sim/sim_jobs
 	$< $(SEED) $(if $(SAN),10,40)
 check-sim-orion: $(B)/tests/sim/sim_orion
 	$< $(SEED) $(if $(SAN),20,200)
+check-sim-pool: $(B)/tests/sim/sim_pool
+	$< $(SEED) $(if $(SAN),2,20)
 # All ways twice, with every assertion after each step.
 check-fleet: $(B)/tests/sim/sim_fleet
 	$< --nodes $(if $(SAN),4,20) --hours 3 --load 2 --check
 sim-fleet: $(B)/tests/sim/sim_fleet ## 1,000 nodes of 8 GPUs for a day, shared in four ways
 	$<
+check-sim-gangs: $(B)/tests/sim/sim_gangs
+	$< $(SEED) $(if $(SAN),60,600)
 check-exhaustive: $(B)/tests/sim/exhaustive
 	$< $(if $(SAN),5,6)
+check-exhaustive-gangs: $(B)/tests/sim/exhaustive_gangs
+	$< $(if $(SAN),4,5)
 check-exhaustive-share: $(B)/tests/sim/exhaustive_share
 	$< $(if $(SAN),4,5)
 check-exhaustive-jobs: $(B)/tests/sim/exhaustive_jobs
@@ -372,8 +407,10 @@ check-exhaustive-jobs: $(B)/tests/sim/exhaustive_jobs
 # that. Of shares of time, 6 moves take 150 s, and each further move seven times that. Of jobs, 8 moves take
 # 30 s, and each further move five times that.
 DEPTH ?= 8
-.PHONY: exhaustive exhaustive-share exhaustive-jobs
+.PHONY: exhaustive exhaustive-gangs exhaustive-share exhaustive-jobs
 exhaustive: $(B)/tests/sim/exhaustive ## every interleaving of three clients, DEPTH moves deep
+	$< $(DEPTH)
+exhaustive-gangs: $(B)/tests/sim/exhaustive_gangs ## the same of two gangs and a client on two cards
 	$< $(DEPTH)
 exhaustive-share: $(B)/tests/sim/exhaustive_share ## the same of shares of a GPU's time
 	$< $(DEPTH)
@@ -403,8 +440,13 @@ $(k8s_fuzzers:=.o): override CPPFLAGS += -isystem $(B)/src
 $(k8s_fuzzers:=.o): | $(B)/src/k8s/deviceplugin.pb-c.h
 
 core_fuzzers := $(filter-out $(k8s_fuzzers),$(fuzzers:%=$(B)/tests/fuzz/fuzz_%))
-$(core_fuzzers): $(call src,core) $(call src,core/*)
-$(core_fuzzers) $(k8s_fuzzers): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(call src,ipc) $(call src,util)
+# What they share is compiled once.
+fuzzed = $(patsubst %.c,$(B)/fuzzed/%.o,$(1))
+$(B)/fuzzed/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(NVS_CPPFLAGS) -std=gnu11 -g -O1 -pthread -fsanitize=fuzzer-no-link,address,undefined -MMD -MP -c -o $@ $<
+$(core_fuzzers): $(call fuzzed,$(call src,core) $(call src,core/*))
+$(core_fuzzers) $(k8s_fuzzers): $(B)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(call fuzzed,$(call src,ipc) $(call src,util))
 	@mkdir -p $(@D)
 	$(CC) $(NVS_CPPFLAGS) -std=gnu11 -g -O1 -pthread -fsanitize=fuzzer,address,undefined -o $@ $^ $(fuzz_libs)
 
@@ -420,10 +462,14 @@ check-corpus: $(replays)
 # The libraries that preload tests put before, behind and under libnvshare.so.
 fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
     libchain3.so probe probe_linked probe_static leaver libleaver.so libearly.so capturer \
-    green frozen)
+    green frozen new_by_old/libnvidia-ml.so.1 old_by_new/libnvidia-ml.so.1)
 $(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
+nvml_old_by_new := -DSELF_OLD_BY_NEW
+$(B)/tests/hook/preload/%/libnvidia-ml.so.1: tests/hook/preload/nvml_self.c
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) $(nvml_$*) -shared -Wl,-soname,libnvidia-ml.so.1 -o $@ $<
 chain_libchain1 := -DCHAIN_NUMBER=1 -DCHAIN_ALLOC
 chain_libchain2 := -DCHAIN_NUMBER=2 -DCHAIN_DLSYM
 chain_libchain3 := -DCHAIN_NUMBER=3 -DCHAIN_LAST
@@ -451,12 +497,12 @@ HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
 PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-containers check-k8s check-operator check-e2e-slow check-prometheus check-slurm
+.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-containers check-k8s check-operator check-e2e-slow check-e2e-deep check-gang-schedules check-prometheus check-slurm
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.
 check-e2e: all apps $(B)/checked/libnvshare.so
-	NVSHARE_LIBRARY=$(abspath $(B)/checked/libnvshare.so) $(PYTEST) $(XDIST) -m 'not slow' tests/e2e
+	NVSHARE_LIBRARY=$(abspath $(B)/checked/libnvshare.so) $(PYTEST) $(XDIST) -m 'not slow and not deep' tests/e2e
 check-api: all apps ## what programs may call: Python, C++
 	$(PYTEST) tests/python
 	$(PYTEST) tests/cpp
@@ -475,6 +521,10 @@ check-operator: all apps ## a new user's way through the documents, from the sou
 	$(PYTEST) -m 'not slow' tests/operator
 check-e2e-slow: all apps
 	$(PYTEST) $(XDIST_SLOW) -m slow tests/e2e
+check-e2e-deep: all apps $(B)/checked/libnvshare.so
+	NVSHARE_LIBRARY=$(abspath $(B)/checked/libnvshare.so) $(PYTEST) $(XDIST_SLOW) -m deep tests/e2e
+check-gang-schedules: all apps $(B)/checked/libnvshare.so ## gangs in random company, 50 seeds
+	NVSHARE_SCHEDULES=50 NVSHARE_LIBRARY=$(abspath $(B)/checked/libnvshare.so) $(PYTEST) $(XDIST_SLOW) tests/e2e/test_gang_schedules.py
 check-slurm: all apps ## the plugin in a real Slurm of two nodes (needs root, and Debian's packages of Slurm)
 	$(PYTEST) tests/slurm
 check-prometheus: all ## a real Prometheus with the dashboard's queries and the alerts
@@ -514,8 +564,8 @@ bench-decisions: $(B)/tests/bench/bench_share $(B)/tests/bench/bench_policy $(B)
 
 # ---- house -----------------------------------------------------------------
 
-.PHONY: check-house check-includes check-settings check-words check-names
-check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-glibc check-settings check-words check-names ## structure, exports, ABI, documents, comments
+.PHONY: check-house check-driver-table driver-table check-includes check-settings check-words check-names
+check-house: check-includes check-core check-exports check-abi check-simgpu-exports check-driver-table check-glibc check-settings check-words check-names ## structure, exports, ABI, documents, comments
 check-includes:
 	scripts/check-includes
 # All of the code's tables, as the manual has them; of the programs it takes what it needs.
@@ -544,6 +594,10 @@ check-abi:
 	CC="$(CC)" scripts/check-abi $(B)/tests/abi $(CUDA_HOME)/include
 check-simgpu-exports: $(B)/simgpu/libcuda.so.1
 	scripts/check-simgpu-exports $<
+check-driver-table: ## the library knows every function of the driver
+	CC="$(CC)" scripts/check-driver-table $(CUDA_HOME)/include
+driver-table: ## write src/hook/table/README.md
+	CC="$(CC)" scripts/check-driver-table $(CUDA_HOME)/include --write
 
 c_files := $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/nvshare/*.h include/nvshare/*.hpp tests/*/*.[ch] tests/cpp/*.cpp tests/*/*/*.[ch])
 .PHONY: check-format check-lint format

@@ -11,8 +11,10 @@
  * fixed (src/ipc/msg.c checks them). Unused bytes are zero. Strings end with a NUL inside
  * their arrays.
  *
- * Only DROP_LOCK and HANDOVER carry descriptors, and only to clients that registered with
- * NVSHARE_REGISTER_HANDOVER. The scheduler takes no descriptors.
+ * Four messages alone carry descriptors: DROP_LOCK and HANDOVER, to clients that registered with
+ * NVSHARE_REGISTER_HANDOVER; SLABS, to those that have sent BORROW; TICKET_PAIR, to processes that
+ * have sent TICKETS: the process's end of a pair (src/ipc/ticket_packet.h). The scheduler takes no
+ * descriptors on this socket.
  *
  * A packet with a wrong magic, version, size or type closes the connection. Magic and version
  * keep their offsets in every version. The scheduler answers a packet of another version with
@@ -42,9 +44,11 @@
 #define NVSHARE_SLICE_US_MIN        100u
 #define NVSHARE_SLICE_US_MAX        10000000u
 #define NVSHARE_HOLD_US_MAX         60000000u
+#define NVSHARE_GANG_SIZE_MAX       100000u
 
 #define NVSHARE_NAME_LEN 64
 #define NVSHARE_POD_LEN  128
+#define NVSHARE_GANG_LEN 128
 #define NVSHARE_TEXT_LEN 256
 
 enum nvshare_msg_type {
@@ -84,7 +88,8 @@ struct nvshare_mem {
 	uint64_t swapped;       /* in host memory */
 	uint64_t wanted;        /* movable bytes that a blocked allocation lacks; 0: none waits */
 	uint64_t wanted_pinned; /* the same, of bytes that will be pinned */
-	uint64_t host;        /* host memory that the process has for evicted bytes, used or not */
+	uint64_t host;        /* host memory that the process has for evicted bytes, used or not; no
+				 slabs on loan */
 	uint64_t host_wanted; /* host memory that an eviction under way lacks */
 	uint64_t pager_context; /* in the reserve, not in the budget */
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
@@ -96,7 +101,7 @@ enum nvshare_backend { NVSHARE_BACKEND_NONE, NVSHARE_BACKEND_VMM, NVSHARE_BACKEN
 /* nvshare_register::flags */
 #define NVSHARE_REGISTER_RUNNING   (1u << 0) /* its gate is open: it ran without a scheduler */
 #define NVSHARE_REGISTER_RECONNECT (1u << 1) /* it was registered before */
-#define NVSHARE_REGISTER_FIXED     (1u << 2) /* it cannot take turns: it uses several GPUs */
+#define NVSHARE_REGISTER_FIXED     (1u << 2) /* it takes no turns: an older library, several GPUs */
 #define NVSHARE_REGISTER_HANDOVER  (1u << 3) /* it hands memory over, and takes it */
 
 struct nvshare_empty {
@@ -125,8 +130,12 @@ enum nvshare_register_result {
 };
 
 /* nvshare_registered::flags. A library does not look at those that it does not know. */
-#define NVSHARE_REGISTERED_WATCH (1u << 0) /* the scheduler takes WATCH */
-#define NVSHARE_REGISTERED_ORION (1u << 1) /* the scheduler takes ORION */
+#define NVSHARE_REGISTERED_WATCH  (1u << 0) /* the scheduler takes WATCH */
+#define NVSHARE_REGISTERED_ORION  (1u << 1) /* the scheduler takes ORION */
+#define NVSHARE_REGISTERED_SLABS  (1u << 2) /* the scheduler takes BORROW */
+#define NVSHARE_REGISTERED_CLEAN  (1u << 3) /* the scheduler takes CLEAN */
+#define NVSHARE_REGISTERED_BYPASS (1u << 4) /* the scheduler takes NVSHARE_REPORT_BYPASS */
+#define NVSHARE_REGISTERED_GANG   (1u << 5) /* the scheduler takes GANG */
 
 struct nvshare_registered {
 	uint32_t result;            /* enum nvshare_register_result; not 0: the scheduler closes */
@@ -135,6 +144,16 @@ struct nvshare_registered {
 	struct nvshare_claim claim; /* as granted */
 	uint32_t reserve_percent;   /* part of the card that is in no budget */
 	uint32_t flags;             /* NVSHARE_REGISTERED_*; of older schedulers 0 */
+};
+
+/*
+ * The client belongs to this gang from now on, and to no other one. Members run on all of their
+ * GPUs together, or on none. Gangs of different users are different ones, whatever their names.
+ */
+struct nvshare_gang {
+	uint32_t size; /* no member runs before there have been so many; 0 or 1: none waits */
+	uint32_t unused;
+	char name[NVSHARE_GANG_LEN]; /* "": the connections of its process are the gang */
 };
 
 struct nvshare_req_lock {
@@ -175,6 +194,15 @@ struct nvshare_handover {
 	uint64_t bytes; /* the most that comes */
 };
 
+/*
+ * Carries a descriptor: the client's end of a pair on which slabs are lent (src/ipc/slab_packet.h).
+ * A client sends BORROW once a connection at most, and gets no SLABS where the scheduler cannot
+ * tell which process it is.
+ */
+struct nvshare_slabs {
+	uint64_t slab_bytes; /* of each slab; a multiple of 2 MiB */
+};
+
 enum nvshare_outcome {
 	NVSHARE_OUTCOME_SUCCESS,
 	NVSHARE_OUTCOME_TIMEOUT, /* submitted work did not end in time; the gate is open again */
@@ -213,6 +241,7 @@ enum nvshare_halt {
 /* nvshare_lock_released::flags, nvshare_mem_update::flags: why its memory must stay */
 #define NVSHARE_REPORT_RDMA    (1u << 0) /* the memory may be registered with devices */
 #define NVSHARE_REPORT_NO_PROC (1u << 1) /* without /proc the client cannot find that out */
+#define NVSHARE_REPORT_BYPASS  (1u << 2) /* some of its calls go past the library */
 
 /*
  * Three messages in one, told apart by grant and epoch:
@@ -256,6 +285,24 @@ struct nvshare_mem_update {
 	uint32_t flags; /* NVSHARE_REPORT_* */
 };
 
+/*
+ * To an idle client that has sent CLEAN: it may copy so many bytes of its memory to host memory,
+ * and keeps them on the card. It copies until it wants to run, is told to move memory, or hears of
+ * 0 bytes. Then it stops at once, and answers with CLEAN.
+ */
+struct nvshare_copy_ahead {
+	uint64_t bytes;
+};
+
+/* The first one says that the client copies ahead; so it may be all zero. */
+struct nvshare_clean {
+	uint64_t bytes;   /* on the card, with the same bytes in host memory */
+	uint64_t copied;  /* ahead, since the start */
+	uint64_t saved;   /* that left the card without a copy, since the start */
+	uint32_t is_done; /* 1: it copies no more before it has run again */
+	uint32_t unused;
+};
+
 /* Why a client waits; also in the status. */
 enum nvshare_wait {
 	NVSHARE_WAIT_NOT,
@@ -264,6 +311,8 @@ enum nvshare_wait {
 	NVSHARE_WAIT_SWAP,      /* others' memory goes out, or its own comes in */
 	NVSHARE_WAIT_STUCK,     /* other clients have memory in its way that cannot be moved */
 	NVSHARE_WAIT_OUTSIDERS, /* processes outside nvshare have it; only in the status */
+	NVSHARE_WAIT_GANG, /* it is its turn here, but not that of its gang elsewhere; only in the
+			    * status */
 	NVSHARE_WAIT_COUNT
 };
 
@@ -390,6 +439,9 @@ struct nvshare_mem_refused {
 /* nvshare_get_status::flags */
 #define NVSHARE_GET_STATUS_STATES (1u << 0) /* STATUS_STATE, too, behind all STATUS_GPU */
 #define NVSHARE_GET_STATUS_ORION  (1u << 1) /* STATUS_ORION, too, behind all STATUS_CLIENT */
+#define NVSHARE_GET_STATUS_POOL   (1u << 2) /* STATUS_POOL, too, behind STATUS_NODE */
+#define NVSHARE_GET_STATUS_CLEAN  (1u << 3) /* STATUS_CLEAN, too, behind STATUS_ORION */
+#define NVSHARE_GET_STATUS_GANGS  (1u << 4) /* STATUS_GANG, too, behind STATUS_CLEAN */
 
 struct nvshare_get_status {
 	uint32_t flags; /* NVSHARE_GET_STATUS_*; an older scheduler does not look at them */
@@ -484,7 +536,7 @@ struct nvshare_status_gpu {
 	uint32_t n_waiting;
 	uint32_t n_clients;
 	uint32_t n_outsiders; /* processes without nvshare; only some get a STATUS_OUTSIDER */
-	uint32_t unused;
+	uint32_t n_early; /* of n_switches: for programs that had slept; from older schedulers 0 */
 	char name[NVSHARE_NAME_LEN];
 	/* The values that hold on this GPU: the node's, or its own. */
 	uint64_t tq_ns;
@@ -569,6 +621,14 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_DOUBTED         (1u << 9)  /* it reports more than is on the card */
 #define NVSHARE_CLIENT_PAUSED          (1u << 10) /* NVSHARE_KEY_PAUSE; idle once it has stopped */
 #define NVSHARE_CLIENT_POD             (1u << 11) /* the kernel tells its pod, not its environment */
+/* A program that has slept may come before its turn (NVSHARE_MOVING_PERCENT). One of them at most:
+ */
+#define NVSHARE_CLIENT_SOON     (1u << 12) /* waits: it is to get the GPU before its turn */
+#define NVSHARE_CLIENT_MOVES    (1u << 13) /* waits: others that came so have moved too much */
+#define NVSHARE_CLIENT_SHARED   (1u << 14) /* waits for its turn: it, or its user, had its share */
+#define NVSHARE_CLIENT_EARLY    (1u << 15) /* has the GPU, or gets it now: it came so */
+#define NVSHARE_CLIENT_MADE_WAY (1u << 16) /* was stopped for one that came so, and is next */
+#define NVSHARE_CLIENT_BYPASS   (1u << 17) /* its memory stays: NVSHARE_REPORT_BYPASS */
 
 /* Kinds of a latency-critical client's bursts. The scheduler learns about each kind apart. */
 enum nvshare_warning {
@@ -632,6 +692,39 @@ struct nvshare_status_client {
 struct nvshare_status_orion {
 	struct nvshare_orion orion; /* as the client told last */
 	uint32_t client;            /* status_client::id */
+	uint32_t unused;
+};
+
+/* Only of clients that have told of clean bytes, or of copies. */
+struct nvshare_status_clean {
+	struct nvshare_clean clean; /* as the client told last */
+	uint32_t client;            /* status_client::id */
+	uint32_t unused;
+};
+
+/* nvshare_status_gang::flags */
+#define NVSHARE_GANG_APART                                                     \
+	(1u << 0) /* its members on one GPU do not fit there together, so each \
+		   * takes its own turns */
+#define NVSHARE_GANG_LACKING (1u << 1) /* it waits for members that have not come yet */
+
+/* Only of clients in a gang of more than one member, or of a size above one. */
+struct nvshare_status_gang {
+	uint32_t client;    /* status_client::id */
+	uint32_t gang;      /* its number, from 1 on; no other gang ever has it */
+	uint32_t size;      /* nvshare_gang::size */
+	uint32_t n_members; /* now */
+	uint32_t waits_gpu; /* a GPU for which this client's gang waits; UINT32_MAX: for none */
+	uint32_t flags;     /* NVSHARE_GANG_* */
+	char name[NVSHARE_GANG_LEN]; /* "": the GPUs of one process */
+};
+
+/* Host memory that programs lend each other (BORROW), in bytes. */
+struct nvshare_status_pool {
+	uint64_t lent;
+	uint64_t ready;       /* kept, and lent to nobody */
+	uint64_t limit;       /* NVSHARE_HOST_MEMORY_LIMIT; UINT64_MAX: none */
+	uint32_t n_borrowers; /* that have some */
 	uint32_t unused;
 };
 
@@ -811,6 +904,7 @@ struct nvshare_result_msg {
  *
  *     process                             scheduler
  *     SUBMIT ───────────────────────────▶
+ *     (or SUBMIT_GANG)
  *            ◀─────────────────────────── JOB: WAITING, its number and position. Or RESULT: refused
  *            ◀─────────────────────────── JOB: RUNNING, the GPU. The command may start
  *            ◀─────────────────────────── JOB: STOPPING, a signal for the command
@@ -850,6 +944,16 @@ struct nvshare_submit {
 	char gpus[NVSHARE_JOB_GPUS_LEN];
 };
 
+/*
+ * A SUBMIT of a job that starts together with others, or not at all: gang.size jobs of its user
+ * with this name. The size is 2 to NVSHARE_GANG_SIZE_MAX, and the name is not empty. An older
+ * scheduler does not know this message, and closes the connection.
+ */
+struct nvshare_submit_gang {
+	struct nvshare_submit submit;
+	struct nvshare_gang gang;
+};
+
 struct nvshare_job_ref {
 	uint32_t job;
 	uint32_t unused;
@@ -885,6 +989,9 @@ enum nvshare_job_why {
 	NVSHARE_JOB_WHY_OUT,    /* all such GPUs have an error */
 	NVSHARE_JOB_WHY_NEVER,  /* no such GPU is there: one must come, or settings must change */
 	NVSHARE_JOB_WHY_REST,   /* it has failed, and rests before it is tried again */
+	/* Only of jobs that came by SUBMIT_GANG. */
+	NVSHARE_JOB_WHY_MEMBERS, /* more jobs of its gang must come */
+	NVSHARE_JOB_WHY_GANG,    /* all of its gang are there, but not places for all */
 	NVSHARE_JOB_WHY_COUNT
 };
 

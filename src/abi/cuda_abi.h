@@ -154,6 +154,8 @@ typedef enum CUdevice_attribute_enum {
 	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116,
 	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED = 128,
 	CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133,
+	CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID = 134,
+	CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 141,
 } CUdevice_attribute;
 
 typedef enum CUmemorytype_enum {
@@ -253,6 +255,13 @@ typedef enum CUmemRangeHandleType_enum {
 	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
 } CUmemRangeHandleType;
 
+typedef enum CUmem_range_attribute_enum {
+	CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY = 1,
+	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION = 2,
+	CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY = 3,
+	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION = 4,
+} CUmem_range_attribute;
+
 typedef enum CUmem_advise_enum {
 	CU_MEM_ADVISE_SET_READ_MOSTLY = 1,
 	CU_MEM_ADVISE_UNSET_READ_MOSTLY = 2,
@@ -318,6 +327,8 @@ typedef unsigned int CUlibraryOption; /* the same */
 typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
+
+enum CUipcMem_flags { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
 
 typedef struct CUipcMemHandle_st {
 	char reserved[64];
@@ -406,18 +417,6 @@ typedef struct CUDA_MEM_FREE_NODE_PARAMS_st {
 	CUdeviceptr dptr;
 } CUDA_MEM_FREE_NODE_PARAMS;
 
-/* We read one member of the union; reserved1 is as large as the largest. */
-typedef struct CUgraphNodeParams_st {
-	CUgraphNodeType type;
-	int reserved0[3];
-	union {
-		long long reserved1[29];
-		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
-		CUDA_MEM_FREE_NODE_PARAMS free;
-	};
-	long long reserved2;
-} CUgraphNodeParams;
-
 typedef enum CUgraphInstantiateResult_enum {
 	CUDA_GRAPH_INSTANTIATE_SUCCESS = 0,
 	CUDA_GRAPH_INSTANTIATE_ERROR = 1,
@@ -451,6 +450,7 @@ typedef struct CUctxCreateParams_st CUctxCreateParams;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 typedef struct CUgraphExecUpdateResultInfo_st CUgraphExecUpdateResultInfo;
+typedef struct CUgraphNodeParams_st CUgraphNodeParams;
 typedef struct CUlaunchConfig_st CUlaunchConfig;
 typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
 typedef struct CUmemDecompressParams_st CUmemDecompressParams;

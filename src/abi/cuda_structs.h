@@ -133,6 +133,61 @@ struct CUDA_MEMSET_NODE_PARAMS_st {
 	size_t height;
 };
 
+/* The same with the context at its end. */
+typedef struct CUDA_MEMSET_NODE_PARAMS_v2_st {
+	CUdeviceptr dst;
+	size_t pitch;
+	unsigned int value;
+	unsigned int elementSize;
+	size_t width;
+	size_t height;
+	CUcontext ctx;
+} CUDA_MEMSET_NODE_PARAMS_v2;
+
+typedef struct CUDA_MEMCPY_NODE_PARAMS_st {
+	int flags;
+	int reserved;
+	CUcontext copyCtx;
+	CUDA_MEMCPY3D copyParams;
+} CUDA_MEMCPY_NODE_PARAMS;
+
+/* The members of the union that we read; reserved1 is as large as the largest. */
+struct CUgraphNodeParams_st {
+	CUgraphNodeType type;
+	int reserved0[3];
+	union {
+		long long reserved1[29];
+		CUDA_MEMCPY_NODE_PARAMS memcpy;
+		CUDA_MEMSET_NODE_PARAMS_v2 memset;
+		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+		CUDA_MEM_FREE_NODE_PARAMS free;
+	};
+	long long reserved2;
+};
+
+/* A pointer operand of a batch of copies; one of an array has the same size. */
+typedef struct CUmemcpy3DOperand_st {
+	unsigned int type; /* CU_MEMCPY_OPERAND_TYPE_* */
+	CUdeviceptr ptr;
+	size_t rowLength;   /* in elements of one byte; 0: the width */
+	size_t layerHeight; /* in rows; 0: the height */
+	CUmemLocation locHint;
+} CUmemcpy3DOperand;
+
+struct CUDA_MEMCPY3D_BATCH_OP_st {
+	CUmemcpy3DOperand src;
+	CUmemcpy3DOperand dst;
+	struct {
+		size_t width;
+		size_t height;
+		size_t depth;
+	} extent;
+	unsigned int srcAccessOrder;
+	unsigned int flags;
+};
+
+enum { CU_MEMCPY_OPERAND_TYPE_POINTER = 0x1, CU_MEMCPY_OPERAND_TYPE_ARRAY = 0x2 };
+
 typedef struct CUDA_HOST_NODE_PARAMS_st {
 	CUhostFn fn;
 	void *userData;
@@ -208,13 +263,6 @@ struct CUmemcpyAttributes_st {
 	CUmemLocation dstLocHint;
 	unsigned int flags;
 };
-
-typedef enum CUmem_range_attribute_enum {
-	CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY = 1,
-	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION = 2,
-	CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY = 3,
-	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION = 4,
-} CUmem_range_attribute;
 
 typedef enum CUfunction_attribute_enum {
 	CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,

@@ -66,6 +66,18 @@ static void print_node(FILE *out, const struct status *status)
 		node->reserve_percent);
 }
 
+static void print_pool(FILE *out, const struct nvshare_status_pool *pool)
+{
+	(void)fprintf(out,
+		      "  \"host_memory\": {\"lent_bytes\": %" PRIu64 ", \"ready_bytes\": %" PRIu64
+		      ", \"borrowers\": %u, \"limit_bytes\": ",
+		      pool->lent, pool->ready, pool->n_borrowers);
+	if (pool->limit && pool->limit != UINT64_MAX)
+		(void)fprintf(out, "%" PRIu64 "},\n", pool->limit);
+	else
+		(void)fputs("null},\n", out);
+}
+
 /* The scheduler counts all outsiders, but lists only those with most memory. */
 static void print_outsiders(FILE *out, const struct status *status,
 			    const struct nvshare_status_gpu *gpu)
@@ -169,11 +181,12 @@ static void print_gpu(FILE *out, const struct status *status, const struct nvsha
 		      ", \"external_memory\": %" PRIu64 ", \"available_memory\": %" PRIu64
 		      ", \"running_memory_usage\": %" PRIu64
 		      ",\n     \"running\": %u, \"waiting\": %u, \"idle\": %u, \"clients\": %u"
-		      ", \"switches\": %" PRIu64 ", \"moved_out_bytes\": %" PRIu64
-		      ", \"moved_in_bytes\": %" PRIu64 ", \"bandwidth_bytes_per_second\": %" PRIu64,
+		      ", \"switches\": %" PRIu64 ", \"early_switches\": %u"
+		      ", \"moved_out_bytes\": %" PRIu64 ", \"moved_in_bytes\": %" PRIu64
+		      ", \"bandwidth_bytes_per_second\": %" PRIu64,
 		      gpu->total, gpu->usable, gpu->external, gpu->available, gpu->running,
 		      counts.running, counts.waiting, counts.idle,
-		      counts.running + counts.waiting + counts.idle, gpu->n_switches,
+		      counts.running + counts.waiting + counts.idle, gpu->n_switches, gpu->n_early,
 		      gpu->moved_out, gpu->moved_in, gpu->bandwidth);
 	(void)fprintf(out,
 		      ",\n     \"preemptions\": %" PRIu64 ", \"preempt_failures\": %" PRIu64
@@ -298,6 +311,37 @@ static void print_orion(FILE *out, const struct nvshare_orion *orion)
 		      orion->be_waits, (double)orion->wait_us / 1e6);
 }
 
+/* Copies in host memory of what the client has on the card. */
+static void print_clean(FILE *out, const struct nvshare_clean *clean)
+{
+	static const struct nvshare_clean none;
+
+	clean = clean ? clean : &none;
+	(void)fprintf(out,
+		      ",\n     \"memory_clean\": %" PRIu64 ", \"memory_copied_ahead\": %" PRIu64
+		      ", \"memory_not_copied\": %" PRIu64,
+		      clean->bytes, clean->copied, clean->saved);
+}
+
+static void print_gang(FILE *out, const struct nvshare_status_gang *gang)
+{
+	if (!gang) {
+		(void)fputs(",\n     \"gang\": null", out);
+		return;
+	}
+	(void)fprintf(out, ",\n     \"gang\": {\"number\": %u, \"name\": ", gang->gang);
+	json_print_string(out, gang->name);
+	(void)fprintf(out, ", \"members\": %u, \"size\": %u, \"waits_for_gpu\": ", gang->n_members,
+		      gang->size);
+	if (gang->waits_gpu == UINT32_MAX)
+		(void)fputs("null", out);
+	else
+		(void)fprintf(out, "%u", gang->waits_gpu);
+	(void)fprintf(out, ", \"lacks_members\": %s, \"apart\": %s}",
+		      truth(gang->flags & NVSHARE_GANG_LACKING),
+		      truth(gang->flags & NVSHARE_GANG_APART));
+}
+
 /* The client whose memory stays in this one's way. */
 static void print_blame(FILE *out, const struct status *status,
 			const struct nvshare_status_client *client)
@@ -325,6 +369,27 @@ static void print_blame(FILE *out, const struct status *status,
 		(void)fputs("null}", out);
 }
 
+/* How a program that has slept, or that made way for one, stands to its usual turn. */
+static void print_early(FILE *out, const struct nvshare_status_client *client)
+{
+	static const struct {
+		uint32_t flag;
+		const char *word;
+	} words[] = {
+		{NVSHARE_CLIENT_SOON, "soon"},         {NVSHARE_CLIENT_MOVES, "moved-enough"},
+		{NVSHARE_CLIENT_SHARED, "had-share"},  {NVSHARE_CLIENT_EARLY, "came"},
+		{NVSHARE_CLIENT_MADE_WAY, "made-way"},
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (client->flags & words[i].flag) {
+			(void)fprintf(out, ", \"early\": \"%s\"", words[i].word);
+			return;
+		}
+	}
+	(void)fputs(", \"early\": null", out);
+}
+
 static void print_client(FILE *out, const struct status *status,
 			 const struct nvshare_status_client *client)
 {
@@ -347,6 +412,7 @@ static void print_client(FILE *out, const struct status *status,
 	else
 		(void)fputs(", \"queue_position\": null", out);
 	print_blame(out, status, client);
+	print_early(out, client);
 	(void)fputs(",\n     ", out);
 	print_memory(out, &client->mem);
 	(void)fprintf(out,
@@ -360,7 +426,9 @@ static void print_client(FILE *out, const struct status *status,
 		(void)fprintf(out, "%.3f",
 			      status->unix_seconds - (double)client->last_scheduled_ns / NS);
 	print_claim(out, client);
+	print_clean(out, status_clean(status, client->id));
 	print_orion(out, status_orion(status, client->id));
+	print_gang(out, status_gang(status, client->id));
 	(void)fprintf(out, ",\n     \"busy\": %s, \"held\": %s, \"slices_only\": %s",
 		      truth(client->flags & NVSHARE_CLIENT_BUSY),
 		      truth(client->flags & NVSHARE_CLIENT_HELD),
@@ -368,7 +436,7 @@ static void print_client(FILE *out, const struct status *status,
 	(void)fprintf(
 		out,
 		",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
-		", \"fixed\": %s, \"growing\": %s, \"paused\": %s, \"rdma\": %s, \"no_proc\": %s, \"doubted\": %s"
+		", \"fixed\": %s, \"growing\": %s, \"paused\": %s, \"rdma\": %s, \"no_proc\": %s, \"bypass\": %s, \"doubted\": %s"
 		", \"last_outcome\": \"%s\""
 		", \"stops_by\": \"%s\", \"drains_because\": ",
 		status_backend_names[client->backend], truth(client->flags & NVSHARE_CLIENT_HUNG),
@@ -378,6 +446,7 @@ static void print_client(FILE *out, const struct status *status,
 		truth(client->flags & NVSHARE_CLIENT_PAUSED),
 		truth(client->flags & NVSHARE_CLIENT_RDMA),
 		truth(client->flags & NVSHARE_CLIENT_NO_PROC),
+		truth(client->flags & NVSHARE_CLIENT_BYPASS),
 		truth(client->flags & NVSHARE_CLIENT_DOUBTED),
 		status_outcome_names[client->last_outcome], status_stops_by(client));
 	if (status_drain_reason(client))
@@ -389,6 +458,7 @@ static void print_client(FILE *out, const struct status *status,
 void json_print(FILE *out, const struct status *status)
 {
 	print_node(out, status);
+	print_pool(out, &status->pool);
 	(void)fputs("  \"gpus\": [", out);
 	for (size_t i = 0; i < status->n_gpus; i++) {
 		(void)fputs(i ? ",\n" : "\n", out);

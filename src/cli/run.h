@@ -32,6 +32,8 @@ struct run_options {
 	char *const *command; /* in the arguments */
 	bool has_priority;
 	bool follows;
+	char gang[NVSHARE_GANG_LEN]; /* "": not given */
+	uint32_t gang_size;          /* 0: not given */
 };
 
 /*

@@ -230,6 +230,18 @@ static int run_once(struct run *run, bool *ret_again)
 	return 0;
 }
 
+/* The queue handles gangs that have a name and a size above 1. Others concern only programs. */
+static int run_submit(struct run *run)
+{
+	const struct run_options *options = &run->options;
+	struct nvshare_gang gang = {.size = options->gang_size};
+
+	if (!options->gang[0] || options->gang_size < 2)
+		return job_client_submit(&run->client, &options->submit);
+	memcpy(gang.name, options->gang, sizeof(gang.name));
+	return job_client_submit_gang(&run->client, &options->submit, &gang);
+}
+
 int run_command(char *const *args)
 {
 	static struct run run;
@@ -244,7 +256,7 @@ int run_command(char *const *args)
 	r = run_child_open(&run.child);
 	if (r)
 		return run_fail(&run, strerror(-r));
-	if (job_client_submit(&run.client, &run.options.submit)) {
+	if (run_submit(&run)) {
 		job_client_deinit(&run.client);
 		return run_fail(&run, run.client.text);
 	}

@@ -29,6 +29,20 @@ void run_env_preload(const char *value, const char *library, char *buf, size_t s
 	(void)snprintf(buf, size, "%s%s%s", library, *value ? ":" : "", value);
 }
 
+/* 0, or not 0 with errno. */
+static int env_set_gang(const struct run_options *options)
+{
+	char size[16];
+	int r = 0;
+
+	if (options->gang[0])
+		r = setenv("NVSHARE_GANG", options->gang, 1);
+	(void)snprintf(size, sizeof(size), "%u", options->gang_size);
+	if (options->gang_size)
+		r |= setenv("NVSHARE_GANG_SIZE", size, 1);
+	return r;
+}
+
 bool run_env_set(const struct run_options *options, const struct nvshare_job *job)
 {
 	const char *preload = getenv("LD_PRELOAD");
@@ -50,6 +64,7 @@ bool run_env_set(const struct run_options *options, const struct nvshare_job *jo
 	(void)snprintf(number, sizeof(number), "%u", job->job);
 	r = setenv("LD_PRELOAD", text, 1) | setenv("CUDA_VISIBLE_DEVICES", job->gpu_uuid, 1) |
 	    setenv("NVSHARE_JOB", number, 1);
+	r |= env_set_gang(options);
 	/* The class of a job is that of its programs, unless they are told another one. */
 	if (options->has_priority)
 		r |= setenv("NVSHARE_PRIORITY", names_priority[options->submit.priority], 0);

@@ -114,6 +114,16 @@ static int options_take(struct run_options *options, const char *name, const cha
 		*ret_allowed = "GPUs by index or UUID, with commas";
 		return word_set(submit->gpus, sizeof(submit->gpus), value);
 	}
+	if (!strcmp(name, "gang-size")) {
+		*ret_allowed = "a whole number from 1 to 100000";
+		r = number_set(value, 1, NVSHARE_GANG_SIZE_MAX, &number);
+		options->gang_size = r ? 0 : (uint32_t)number;
+		return r;
+	}
+	if (!strcmp(name, "gang")) {
+		*ret_allowed = "a text of up to 127 bytes";
+		return text_set(options->gang, sizeof(options->gang), value);
+	}
 	if (!strcmp(name, "name")) {
 		*ret_allowed = "a text of up to 63 bytes";
 		return text_set(submit->name, sizeof(submit->name), value);
@@ -142,8 +152,9 @@ static bool options_flag(struct run_options *options, const char *name)
 
 static bool options_has_value(const char *name, size_t len)
 {
-	static const char *const names[] = {"priority", "memory",     "units", "retries", "gpu",
-					    "name",     "time-limit", "model", "type",    "apart"};
+	static const char *const names[] = {"priority", "memory", "units",      "retries",
+					    "gpu",      "name",   "time-limit", "model",
+					    "type",     "apart",  "gang",       "gang-size"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		if (strlen(names[i]) == len && !strncmp(names[i], name, len))
@@ -159,7 +170,8 @@ static int options_one(struct run_options *options, char *const **args, bool has
 	const char *value = name[len] ? name + len + 1 : NULL, *allowed = "";
 	char word[32];
 
-	if (!options_has_value(name, len)) {
+	/* A question is about one job, not about a gang. */
+	if (!options_has_value(name, len) || (!has_command && !strncmp(name, "gang", 4))) {
 		/* A question does not wait, and is followed by nothing. */
 		if (!value && options_flag(options, name) &&
 		    (has_command || options->submit.flags == NVSHARE_SUBMIT_WHOLE))
@@ -208,6 +220,12 @@ static void options_name(struct nvshare_submit *submit, char *const *command)
 			       slash && slash[1] ? slash + 1 : command[0]);
 }
 
+/* The queue starts it together with others. */
+static bool options_has_gang(const struct run_options *options)
+{
+	return options->gang[0] && options->gang_size > 1;
+}
+
 int run_options_parse(char *const *args, bool has_command, const char *env_gpus,
 		      struct run_options *ret)
 {
@@ -226,6 +244,11 @@ int run_options_parse(char *const *args, bool has_command, const char *env_gpus,
 	if (!r && has_command && !*args) {
 		(void)fprintf(stderr, "nvsharectl: run needs a command: nvsharectl run [OPTION]..."
 				      " -- COMMAND...\n");
+		r = CLI_EXIT_USAGE;
+	}
+	if (!r && options_has_gang(ret) && ret->submit.flags & NVSHARE_SUBMIT_NO_WAIT) {
+		(void)fprintf(stderr, "nvsharectl: a job of a gang waits for the others: --no-wait"
+				      " does not go with --gang and --gang-size\n");
 		r = CLI_EXIT_USAGE;
 	}
 	if (!r && !has_command && *args) {

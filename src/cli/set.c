@@ -127,15 +127,42 @@ int set_anti_thrash(const char *value, bool is_trial)
 
 /* ---- a client's settings ------------------------------------------------------ */
 
-/* Changes every client of a process: it has one a GPU. */
-static int set_of_process(struct nvshare_set *body, uint64_t pid)
+/* A process has one client a GPU; a gang is clients that belong together. */
+struct several {
+	const char *prefix, *none;
+	bool (*has)(const struct status *status, const struct nvshare_status_client *client,
+		    uint64_t number);
+};
+
+static bool process_has(const struct status *status, const struct nvshare_status_client *client,
+			uint64_t pid)
+{
+	(void)status;
+	return client->pid == pid;
+}
+
+static bool gang_has(const struct status *status, const struct nvshare_status_client *client,
+		     uint64_t number)
+{
+	const struct nvshare_status_gang *gang = status_gang(status, client->id);
+
+	return gang && gang->gang == number;
+}
+
+static const struct several several[] = {
+	{"pid:", "no client has pid", process_has},
+	{"gang:", "there is no gang", gang_has},
+};
+
+/* Changes every client of a process or gang. */
+static int set_of_several(const struct several *which, struct nvshare_set *body, uint64_t number)
 {
 	struct status status = {.gpus = NULL};
 	bool is_any = false;
 	int r = status_fetch(&status);
 
 	for (size_t i = 0; i < status.n_clients && r == CLI_EXIT_OK; i++) {
-		if (status.clients[i].pid != pid)
+		if (!which->has(&status, &status.clients[i], number))
 			continue;
 		is_any = true;
 		body->client = status.clients[i].id;
@@ -143,8 +170,8 @@ static int set_of_process(struct nvshare_set *body, uint64_t pid)
 	}
 	status_deinit(&status);
 	if (r == CLI_EXIT_OK && !is_any) {
-		(void)fprintf(stderr, "nvsharectl: no client has pid %llu\n",
-			      (unsigned long long)pid);
+		(void)fprintf(stderr, "nvsharectl: %s %llu\n", which->none,
+			      (unsigned long long)number);
 		return CLI_EXIT_REFUSED;
 	}
 	return r;
@@ -154,10 +181,16 @@ static int set_of_client(struct nvshare_set *body, const char *client)
 {
 	uint64_t number;
 
-	if (!strncmp(client, "pid:", 4) && !parse_u64(client + 4, 1, INT32_MAX, &number))
-		return set_of_process(body, number);
+	for (size_t i = 0; i < sizeof(several) / sizeof(*several); i++) {
+		size_t len = strlen(several[i].prefix);
+
+		if (!strncmp(client, several[i].prefix, len) &&
+		    !parse_u64(client + len, 1, UINT32_MAX, &number))
+			return set_of_several(&several[i], body, number);
+	}
 	if (parse_u64(client, 1, UINT32_MAX, &number))
-		return report_bad_value("the client", client, "an ID as in the status, or pid:PID");
+		return report_bad_value("the client", client,
+					"an ID as in the status, pid:PID or gang:GANG");
 	body->client = (uint32_t)number;
 	return send_setting(NVSHARE_MSG_SET, body);
 }

@@ -41,6 +41,8 @@ void status_deinit(struct status *status)
 	free(status->outsiders);
 	free(status->clients);
 	free(status->orions);
+	free(status->cleans);
+	free(status->gangs);
 }
 
 const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[NVSHARE_UUID_LEN])
@@ -82,6 +84,31 @@ const struct nvshare_orion *status_orion(const struct status *status, uint32_t c
 			return &status->orions[i].orion;
 	}
 	return NULL;
+}
+
+const struct nvshare_clean *status_clean(const struct status *status, uint32_t client)
+{
+	for (size_t i = 0; i < status->n_cleans; i++) {
+		if (status->cleans[i].client == client)
+			return &status->cleans[i].clean;
+	}
+	return NULL;
+}
+
+static int compare_member(const void *key, const void *element)
+{
+	const uint32_t *client = key;
+	const struct nvshare_status_gang *gang = element;
+
+	return (*client > gang->client) - (*client < gang->client);
+}
+
+const struct nvshare_status_gang *status_gang(const struct status *status, uint32_t client)
+{
+	if (!status->n_gangs)
+		return NULL;
+	return bsearch(&client, status->gangs, status->n_gangs, sizeof(*status->gangs),
+		       compare_member);
 }
 
 bool status_is_out(const struct status *status, uint32_t gpu)
@@ -147,6 +174,9 @@ static int status_take(struct status *status, const struct msg *msg, bool *ret_i
 	case NVSHARE_MSG_STATUS_NODE:
 		status->node = msg->body.status_node;
 		return 0;
+	case NVSHARE_MSG_STATUS_POOL:
+		status->pool = msg->body.status_pool;
+		return 0;
 	case NVSHARE_MSG_STATUS_GPU:
 		array = array_append(status->gpus, &status->n_gpus, sizeof(*status->gpus),
 				     &msg->body.status_gpu);
@@ -172,6 +202,16 @@ static int status_take(struct status *status, const struct msg *msg, bool *ret_i
 				     &msg->body.status_orion);
 		status->orions = array ? array : status->orions;
 		return array ? 0 : -ENOMEM;
+	case NVSHARE_MSG_STATUS_CLEAN:
+		array = array_append(status->cleans, &status->n_cleans, sizeof(*status->cleans),
+				     &msg->body.status_clean);
+		status->cleans = array ? array : status->cleans;
+		return array ? 0 : -ENOMEM;
+	case NVSHARE_MSG_STATUS_GANG:
+		array = array_append(status->gangs, &status->n_gangs, sizeof(*status->gangs),
+				     &msg->body.status_gang);
+		status->gangs = array ? array : status->gangs;
+		return array ? 0 : -ENOMEM;
 	default:
 		*ret_is_last = true; /* STATUS_END */
 		return 0;
@@ -185,6 +225,13 @@ static int compare_ids(const void *a, const void *b)
 	const struct nvshare_status_client *right = b;
 
 	return left->id < right->id ? -1 : left->id > right->id;
+}
+
+static int compare_members(const void *a, const void *b)
+{
+	const struct nvshare_status_gang *left = a;
+
+	return compare_member(&left->client, b);
 }
 
 int status_receive(int fd, struct status *status, bool *ret_is_last)
@@ -204,6 +251,8 @@ int status_receive(int fd, struct status *status, bool *ret_is_last)
 		return CLI_EXIT_OK;
 	if (status->n_clients)
 		qsort(status->clients, status->n_clients, sizeof(*status->clients), compare_ids);
+	if (status->n_gangs)
+		qsort(status->gangs, status->n_gangs, sizeof(*status->gangs), compare_members);
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	status->unix_seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	return CLI_EXIT_OK;
@@ -214,7 +263,9 @@ int status_fetch(struct status *status)
 	FD_CLEANUP int fd = -1;
 	bool is_last = false;
 	struct nvshare_get_status body = {
-		.flags = NVSHARE_GET_STATUS_STATES | NVSHARE_GET_STATUS_ORION,
+		.flags = NVSHARE_GET_STATUS_STATES | NVSHARE_GET_STATUS_ORION |
+			 NVSHARE_GET_STATUS_POOL | NVSHARE_GET_STATUS_CLEAN |
+			 NVSHARE_GET_STATUS_GANGS,
 	};
 	int r;
 

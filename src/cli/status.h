@@ -11,16 +11,21 @@
 
 struct status {
 	struct nvshare_status_node node;
+	struct nvshare_status_pool pool; /* zeroed: of an older scheduler */
 	struct nvshare_status_gpu *gpus;
 	struct nvshare_status_state *states; /* none of an older scheduler */
 	struct nvshare_status_outsider *outsiders;
 	struct nvshare_status_client *clients;
 	struct nvshare_status_orion *orions;
+	struct nvshare_status_clean *cleans;
+	struct nvshare_status_gang *gangs; /* one for each member, by its client */
 	size_t n_gpus;
 	size_t n_states;
 	size_t n_outsiders;
 	size_t n_clients;
 	size_t n_orions;
+	size_t n_cleans;
+	size_t n_gangs;
 	double unix_seconds; /* time of the status, since 1970 */
 };
 
@@ -52,6 +57,12 @@ const struct nvshare_status_state *status_state(const struct status *status, uin
 
 /* NULL: the client has no scheduler in its process. */
 const struct nvshare_orion *status_orion(const struct status *status, uint32_t client);
+
+/* NULL: the client has told of no copies of its memory. */
+const struct nvshare_clean *status_clean(const struct status *status, uint32_t client);
+
+/* NULL: the client is in no gang. */
+const struct nvshare_status_gang *status_gang(const struct status *status, uint32_t client);
 
 /* No client gets a new grant there. */
 bool status_is_out(const struct status *status, uint32_t gpu);

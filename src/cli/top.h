@@ -117,8 +117,8 @@ struct top_action top_press(struct top *top, int key);
 
 /*
  * The clients that match the filter, sorted. A client matches if each word of the filter is in its
- * ID, "pid:PID", "gpu:N", user, name, pod, state or priority; case does not matter. The caller
- * frees *ret_rows. Returns their number.
+ * ID, "pid:PID", "gpu:N", "gang:N", user, name, pod, state, priority or its gang's name; case does
+ * not matter. The caller frees *ret_rows. Returns their number.
  */
 size_t top_list(const struct top *top, struct top_row **ret_rows);
 

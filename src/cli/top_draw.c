@@ -262,14 +262,17 @@ static void details_text(const struct top *top, const struct nvshare_status_clie
 			 char ret_text[TOP_LINE_LEN])
 {
 	char allocated[TOP_CELL_LEN], pinned[TOP_CELL_LEN], since[VIEW_DURATION_LEN];
-	char note[VIEW_NOTE_LEN];
+	const struct nvshare_status_gang *gang = status_gang(top->status, client->id);
+	char note[VIEW_NOTE_LEN], number[24] = "";
 
+	if (gang)
+		(void)snprintf(number, sizeof(number), ", gang %u", gang->gang);
 	(void)view_note(top->status, client, note);
 	(void)snprintf(ret_text, TOP_LINE_LEN,
-		       "%u %s: pid %u, user %s%s%s%s; %s for %s, %" PRIu64 " stops (%s); "
+		       "%u %s: pid %u, user %s%s%s%s%s; %s for %s, %" PRIu64 " stops (%s); "
 		       "%s allocated, %s pinned%s%s",
 		       client->id, client->name, client->pid, top->user_name(client->uid),
-		       client->pod[0] ? ", pod " : "", client->pod, status_pod_mark(client),
+		       client->pod[0] ? ", pod " : "", client->pod, status_pod_mark(client), number,
 		       top_state_name(client), view_duration(client->since_ns, since),
 		       client->n_switches, status_stops_by(client),
 		       top_size(client->mem.allocated, allocated),
@@ -320,7 +323,7 @@ static void draw_help(struct screen *screen)
 		"Up Down PgUp PgDn Home End   choose a client (also: k j g G)",
 		"s S r                        sort by the next or previous column; reverse",
 		"/                            show only clients with these words in ID, user,",
-		"                             name, pod, state, priority, pid:PID or gpu:N",
+		"                             name, pod, state, priority, pid:N, gpu:N, gang:N",
 		"Esc                          show all clients",
 		"p w                          change priority or weight of the chosen client",
 		"z                            pause or resume it: paused, it gets no turn",

@@ -118,11 +118,17 @@ void top_cell(const struct top *top, const struct top_row *row, enum top_column 
 
 static bool client_matches(const struct top *top, const struct nvshare_status_client *client)
 {
-	char text[NVSHARE_NAME_LEN + NVSHARE_POD_LEN + 256], filter[TOP_INPUT_LEN], *save;
+	char text[NVSHARE_NAME_LEN + NVSHARE_POD_LEN + NVSHARE_GANG_LEN + 256];
+	const struct nvshare_status_gang *gang = status_gang(top->status, client->id);
+	char filter[TOP_INPUT_LEN], number[24] = "", *save;
 
-	(void)snprintf(text, sizeof(text), "%u pid:%u gpu:%u %.100s %s %s %s %s", client->id,
+	if (gang)
+		(void)snprintf(number, sizeof(number), "gang:%u", gang->gang);
+
+	(void)snprintf(text, sizeof(text), "%u pid:%u gpu:%u %.100s %s %s %s %s %s %s", client->id,
 		       client->pid, client->gpu, top->user_name(client->uid), client->name,
-		       client->pod, top_state_name(client), names_priority[client->claim.priority]);
+		       client->pod, top_state_name(client), names_priority[client->claim.priority],
+		       number, gang ? gang->name : "");
 	(void)snprintf(filter, sizeof(filter), "%s", top->filter);
 	for (char *word = strtok_r(filter, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
 		if (!strcasestr(text, word))

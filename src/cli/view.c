@@ -41,6 +41,19 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 			      node->n_jobs_running, node->n_jobs_waiting);
 }
 
+/* Nothing where no program has lent any. */
+static void print_pool(FILE *out, const struct nvshare_status_pool *pool)
+{
+	if (!pool->lent && !pool->ready)
+		return;
+	(void)fprintf(out, "host memory: %s lent to %u program%s, %s ready",
+		      view_size(pool->lent).s, pool->n_borrowers, pool->n_borrowers == 1 ? "" : "s",
+		      view_size(pool->ready).s);
+	if (pool->limit != UINT64_MAX)
+		(void)fprintf(out, ", limit %s", view_size(pool->limit).s);
+	(void)fputc('\n', out);
+}
+
 /* Collects lines, to fold and print them together. */
 struct lines {
 	FILE *file;
@@ -68,6 +81,7 @@ void view_print(FILE *out, const struct status *status, size_t width, bool has_c
 
 	if (lines_begin(&lines)) {
 		print_node(lines.file, &status->node, has_colours);
+		print_pool(lines.file, &status->pool);
 		lines_end(&lines, out, width);
 	}
 	if (status->n_gpus == 0)
@@ -79,5 +93,9 @@ void view_print(FILE *out, const struct status *status, size_t width, bool has_c
 			lines_end(&lines, out, width);
 		}
 		view_clients_print(out, status, status->gpus[i].index, width, has_colours);
+	}
+	if (lines_begin(&lines)) {
+		view_gangs_print(lines.file, status);
+		lines_end(&lines, out, width);
 	}
 }

@@ -14,14 +14,14 @@
 static const struct table_column columns[] = {
 	{"ID", TABLE_ALIGN_RIGHT, 0},        {"PID", TABLE_ALIGN_RIGHT, 0},
 	{"USER", TABLE_ALIGN_LEFT, 5},       {"NAME", TABLE_ALIGN_NAME, 0},
-	{"POD", TABLE_ALIGN_NAME, 3},        {"PRIORITY", TABLE_ALIGN_LEFT, 1},
-	{"WEIGHT", TABLE_ALIGN_RIGHT, 8},    {"STATE", TABLE_ALIGN_LEFT, 0},
-	{"SINCE", TABLE_ALIGN_RIGHT, 1},     {"SCHEDULED", TABLE_ALIGN_RIGHT, 3},
-	{"ALLOCATED", TABLE_ALIGN_RIGHT, 6}, {"RESIDENT", TABLE_ALIGN_RIGHT, 0},
-	{"SWAPPED", TABLE_ALIGN_RIGHT, 0},   {"PINNED", TABLE_ALIGN_RIGHT, 2},
-	{"USES", TABLE_ALIGN_RIGHT, 7},      {"ENERGY", TABLE_ALIGN_RIGHT, 9},
-	{"STOPS", TABLE_ALIGN_RIGHT, 7},     {"STOPS BY", TABLE_ALIGN_LEFT, 4},
-	{"NOTE", TABLE_ALIGN_NOTE, 0},
+	{"POD", TABLE_ALIGN_NAME, 3},        {"GANG", TABLE_ALIGN_RIGHT, 2},
+	{"PRIORITY", TABLE_ALIGN_LEFT, 1},   {"WEIGHT", TABLE_ALIGN_RIGHT, 8},
+	{"STATE", TABLE_ALIGN_LEFT, 0},      {"SINCE", TABLE_ALIGN_RIGHT, 1},
+	{"SCHEDULED", TABLE_ALIGN_RIGHT, 3}, {"ALLOCATED", TABLE_ALIGN_RIGHT, 6},
+	{"RESIDENT", TABLE_ALIGN_RIGHT, 0},  {"SWAPPED", TABLE_ALIGN_RIGHT, 0},
+	{"PINNED", TABLE_ALIGN_RIGHT, 2},    {"USES", TABLE_ALIGN_RIGHT, 7},
+	{"ENERGY", TABLE_ALIGN_RIGHT, 9},    {"STOPS", TABLE_ALIGN_RIGHT, 7},
+	{"STOPS BY", TABLE_ALIGN_LEFT, 4},   {"NOTE", TABLE_ALIGN_NOTE, 0},
 };
 
 /* In the table most sizes are zero: "-" reads faster. */
@@ -70,6 +70,14 @@ static void add_claim(struct table *table, const struct nvshare_claim *claim)
 		table_add(table, NULL, "%s", "");
 }
 
+static void add_gang(struct table *table, const struct nvshare_status_gang *gang)
+{
+	if (gang)
+		table_add(table, NULL, "%u", gang->gang);
+	else
+		table_add(table, NULL, "%s", "");
+}
+
 /* Its part of the GPU's time while it ran; "" if the client has not reported any. */
 static struct view_text time_part_text(const struct nvshare_status_client *client)
 {
@@ -108,6 +116,7 @@ static void add_client(struct table *table, const struct status *status,
 		table_add(table, NULL, "%u", client->uid);
 	table_add(table, NULL, "%.*s", NAME_WIDTH, client->name);
 	table_add(table, NULL, "%s%s", client->pod, status_pod_mark(client));
+	add_gang(table, status_gang(status, client->id));
 	add_claim(table, &client->claim);
 	table_add(table, state_colour(client), "%s", status_state_names[client->state]);
 	table_add(table, NULL, "%s", view_lasting(client->since_ns).s);

@@ -119,6 +119,28 @@ static void print_orion(FILE *out, const struct nvshare_status_client *client,
 	(void)fputc('\n', out);
 }
 
+/* Bytes that host memory has already can leave the card without a copy. */
+static void print_clean(FILE *out, const struct status *status,
+			const struct nvshare_status_gpu *gpu)
+{
+	struct nvshare_clean sum = {0};
+
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const struct nvshare_clean *clean = status_clean(status, status->clients[i].id);
+
+		if (status->clients[i].gpu != gpu->index || !clean)
+			continue;
+		sum.bytes += clean->bytes;
+		sum.copied += clean->copied;
+		sum.saved += clean->saved;
+	}
+	if (!sum.bytes && !sum.copied && !sum.saved)
+		return;
+	(void)fprintf(out, "  clean     %s can leave without a copy", view_size(sum.bytes).s);
+	(void)fprintf(out, "; so far %s copied ahead", view_size(sum.copied).s);
+	(void)fprintf(out, ", %s not copied again\n", view_size(sum.saved).s);
+}
+
 static void print_counts(FILE *out, struct status_counts counts, uint64_t running_bytes)
 {
 	uint32_t n = counts.running + counts.waiting + counts.idle;
@@ -167,6 +189,7 @@ void view_gpu_print(FILE *out, const struct status *status, const struct nvshare
 		(void)fprintf(out, "; next in %s",
 			      view_lasting(gpu->next_switch_ms * CLOCK_NS_PER_MS).s);
 	(void)fputc('\n', out);
+	print_clean(out, status, gpu);
 	print_preemptions(out, gpu);
 	print_rates(out, gpu);
 	print_hints(out, gpu);

@@ -52,6 +52,24 @@ static bool lacks_turns(const struct nvshare_status_node *node,
 	       (client->why == NVSHARE_WAIT_STUCK || client->why == NVSHARE_WAIT_MEMORY);
 }
 
+/* Why its gang does not run now; NULL: the status does not tell. */
+static const char *gang_reason(const struct status *status,
+			       const struct nvshare_status_client *client, char *buf, size_t size)
+{
+	const struct nvshare_status_gang *gang = status_gang(status, client->id);
+
+	if (gang && gang->flags & NVSHARE_GANG_LACKING)
+		(void)snprintf(buf, size, "waits for its gang: %u of %u members are here",
+			       gang->n_members, gang->size);
+	else if (gang && gang->waits_gpu != UINT32_MAX)
+		(void)snprintf(buf, size, "waits for its gang: GPU %u%s", gang->waits_gpu,
+			       status_is_out(status, gang->waits_gpu) ? ", which has an error"
+								      : "");
+	else
+		return NULL;
+	return buf;
+}
+
 static void add_wait(struct note *note, const struct status *status,
 		     const struct nvshare_status_client *client)
 {
@@ -62,6 +80,7 @@ static void add_wait(struct note *note, const struct status *status,
 		[NVSHARE_WAIT_SWAP] = "memory is being moved",
 		[NVSHARE_WAIT_STUCK] = "",
 		[NVSHARE_WAIT_OUTSIDERS] = "waits for memory",
+		[NVSHARE_WAIT_GANG] = "waits for its gang",
 	};
 	const char *reason = reasons[client->why];
 	struct blame blame;
@@ -74,6 +93,9 @@ static void add_wait(struct note *note, const struct status *status,
 	} else if (client->why == NVSHARE_WAIT_STUCK) {
 		blame = blame_find(status, client);
 		reason = blame_text(&blame, text, sizeof(text));
+	} else if (client->why == NVSHARE_WAIT_GANG &&
+		   gang_reason(status, client, text, sizeof(text))) {
+		reason = text;
 	}
 
 	if (client->position)
@@ -82,6 +104,29 @@ static void add_wait(struct note *note, const struct status *status,
 		add_words(note, "%s", reason);
 	if (client->why == NVSHARE_WAIT_OUTSIDERS)
 		add_words(note, "%s", view_outsiders(status, client->gpu).s);
+}
+
+/* How a program that has slept, or that made way for one, stands to its usual turn. */
+static const char *early_words(const struct nvshare_status_client *client)
+{
+	if (client->flags & NVSHARE_CLIENT_SOON)
+		return "has woken: is to get the GPU soon";
+	if (client->flags & NVSHARE_CLIENT_MOVES)
+		return "has woken: early turns have moved enough for now";
+	if (client->flags & NVSHARE_CLIENT_SHARED)
+		return "has woken: had its share of the last minute";
+	if (client->flags & NVSHARE_CLIENT_EARLY)
+		return "came early after sleep";
+	if (client->flags & NVSHARE_CLIENT_MADE_WAY)
+		return "made way for a program that woke: is next";
+	return NULL;
+}
+
+static bool is_apart(const struct status *status, const struct nvshare_status_client *client)
+{
+	const struct nvshare_status_gang *gang = status_gang(status, client->id);
+
+	return gang && gang->flags & NVSHARE_GANG_APART;
 }
 
 bool view_note(const struct status *status, const struct nvshare_status_client *client,
@@ -101,19 +146,25 @@ bool view_note(const struct status *status, const struct nvshare_status_client *
 	if (client->flags & NVSHARE_CLIENT_PAUSED)
 		add_words(&note, "paused");
 	add_wait(&note, status, client);
+	if (early_words(client))
+		add_words(&note, "%s", early_words(client));
 	if (wanted)
 		add_words(&note, "needs %s more", view_size(wanted).s);
 	if (client->flags & NVSHARE_CLIENT_FIXED)
 		add_words(&note, "takes no turns");
+	if (is_apart(status, client))
+		add_words(&note, "its gang does not fit: each takes its own turns");
 	if (client->flags & NVSHARE_CLIENT_RDMA)
 		add_words(&note, "stays on the card: rdma");
 	if (client->flags & NVSHARE_CLIENT_NO_PROC)
 		add_words(&note, "stays on the card: it sees no /proc (NVSHARE_RDMA=ignore)");
+	if (client->flags & NVSHARE_CLIENT_BYPASS)
+		add_words(&note, "stays on the card: some of its calls go past nvshare");
 	if (client->claim.slo_us)
 		add_words(&note, "slo %g ms", (double)client->claim.slo_us / 1000);
 	if (client->claim.compute_limit)
 		add_words(&note, "at most %u %% of the time%s", client->claim.compute_limit,
-			  client->flags & NVSHARE_CLIENT_FIXED ? ": not kept on several GPUs" : "");
+			  client->flags & NVSHARE_CLIENT_FIXED ? ": not kept" : "");
 	if (client->flags & NVSHARE_CLIENT_HELD)
 		add_words(&note, "held for others");
 	if (client->n_slo_violations)

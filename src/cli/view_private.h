@@ -37,6 +37,11 @@ void view_state_print(FILE *out, const struct status *status, uint32_t gpu, bool
 void view_clients_print(FILE *out, const struct status *status, uint32_t gpu, size_t width,
 			bool has_colours);
 
+/* ---- view_gangs.c: clients that run on all of their GPUs together ---- */
+
+/* A line for each gang. */
+void view_gangs_print(FILE *out, const struct status *status);
+
 /* ---- view_outsiders.c: processes that use the GPU without nvshare ---- */
 
 struct view_outsiders {

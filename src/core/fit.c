@@ -2,6 +2,7 @@
 
 #include "core/fit.h"
 
+#include "core/gang/gang.h"
 #include "core/reserve.h"
 #include "core/u64.h"
 
@@ -216,9 +217,14 @@ static uint32_t fit_too_many(const struct sched *sched, uint32_t client, uint32_
 
 uint32_t fit_n_crowded(const struct sched *sched, uint32_t client)
 {
+	return fit_n_crowded_more(sched, client, 0);
+}
+
+uint32_t fit_n_crowded_more(const struct sched *sched, uint32_t client, uint32_t n)
+{
 	const struct sched_client *c = &sched->clients[client];
 
-	return fit_too_many(sched, client, gpu_of(sched, client)->sums.n_on - c->counted.n_on);
+	return fit_too_many(sched, client, gpu_of(sched, client)->sums.n_on - c->counted.n_on + n);
 }
 
 bool fit_never(const struct sched *sched, uint32_t client)
@@ -230,26 +236,49 @@ bool fit_never(const struct sched *sched, uint32_t client)
 	return fit_footprint(c) > fit_limit_alone(sched, client);
 }
 
-/* The load if client had its target, and freed of the others' load had gone. */
-static bool fits_without(const struct sched *sched, uint32_t client, uint64_t freed)
+uint64_t fit_load_added(const struct sched *sched, uint32_t client)
+{
+	return u64_excess(load_bytes_of(sched, client), sched->clients[client].counted.load);
+}
+
+/*
+ * There is room if client had its target, more bytes were added to the others' load, and freed of
+ * it had gone.
+ */
+static bool fits_without(const struct sched *sched, uint32_t client, uint64_t freed, uint64_t more)
 {
 	const struct sched_client *c = &sched->clients[client];
-	uint64_t load = gpu_of(sched, client)->sums.load - c->counted.load;
+	uint64_t load = gpu_of(sched, client)->sums.load - c->counted.load + more;
+	uint64_t capacity = capacity_for(sched, client);
 
 	assert(freed <= load);
-	return load - freed + load_bytes_of(sched, client) <= capacity_for(sched, client);
+	/* Beside others that come it is no more than it would be without this one's pinned bytes.
+	 */
+	if (more > 0)
+		capacity = u64_min(capacity, fit_capacity(sched, c->gpu));
+	return load - freed + load_bytes_of(sched, client) <= capacity;
+}
+
+bool fit_beside_more(const struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n)
+{
+	if (!can_be_whole(sched, client))
+		return false;
+	if (fit_n_crowded_more(sched, client, n) > 0)
+		return false;
+	return fits_without(sched, client, 0, bytes);
 }
 
 bool fit_beside(const struct sched *sched, uint32_t client)
 {
-	if (!can_be_whole(sched, client))
-		return false;
-	if (fit_n_crowded(sched, client) > 0)
-		return false;
-	return fits_without(sched, client, 0);
+	return fit_beside_more(sched, client, 0, 0);
 }
 
 bool fit_by_switch(const struct sched *sched, uint32_t client)
+{
+	return fit_by_switch_more(sched, client, 0, 0);
+}
+
+bool fit_by_switch_more(const struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n)
 {
 	const struct sched_sums *own = &sched->clients[client].counted;
 	const struct sched_gpu *g = gpu_of(sched, client);
@@ -257,31 +286,42 @@ bool fit_by_switch(const struct sched *sched, uint32_t client)
 
 	if (!can_be_whole(sched, client))
 		return false;
-	if (fit_too_many(sched, client, g->sums.n_fast - own->n_fast) > 0)
+	if (fit_too_many(sched, client, g->sums.n_fast - own->n_fast + n) > 0)
 		return false;
 	if (sched->config.anti_thrash)
 		freed += g->sums.running - own->running;
-	return fits_without(sched, client, freed);
+	return fits_without(sched, client, freed, bytes);
 }
 
 bool fit_ever(const struct sched *sched, uint32_t client)
+{
+	return fit_ever_more(sched, client, 0, 0);
+}
+
+bool fit_ever_more(const struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n)
 {
 	const struct sched_sums *own = &sched->clients[client].counted;
 	const struct sched_sums *sums = &gpu_of(sched, client)->sums;
 
 	if (!can_be_whole(sched, client))
 		return false;
-	if (fit_too_many(sched, client, sums->n_never - own->n_never) > 0)
+	if (fit_too_many(sched, client, sums->n_never - own->n_never + n) > 0)
 		return false;
 	return fits_without(sched, client,
 			    sums->blocked - own->blocked + sums->running - own->running +
-				    sums->later - own->later);
+				    sums->later - own->later,
+			    bytes);
 }
 
 uint64_t fit_missing(const struct sched *sched, uint32_t client)
 {
+	return fit_missing_more(sched, client, 0);
+}
+
+uint64_t fit_missing_more(const struct sched *sched, uint32_t client, uint64_t bytes)
+{
 	const struct sched_client *c = &sched->clients[client];
-	uint64_t load = gpu_of(sched, client)->sums.load - c->counted.load;
+	uint64_t load = gpu_of(sched, client)->sums.load - c->counted.load + bytes;
 
 	return u64_excess(load + load_bytes_of(sched, client), capacity_for(sched, client));
 }
@@ -297,11 +337,25 @@ uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
 	return u64_excess(want, fit_capacity(sched, gpu) + sums->asked);
 }
 
+bool fit_is_contended(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_sums *sums = &sched->gpus[gpu].sums;
+
+	return sums->out > 0 && sums->charged + sums->out > fit_capacity(sched, gpu);
+}
+
 bool fit_has_room(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 	uint64_t others = gpu_of(sched, client)->sums.charged - c->counted.charged;
 
+	/*
+	 * It needs nothing but what it has on the card. Another member of its gang, which waits for
+	 * it, may have more than there is for all.
+	 */
+	if (gang_is_bound(sched, client) && c->memory.swapped == 0 &&
+	    c->budget_target <= c->memory.resident + c->memory.pinned)
+		return true;
 	/* Beyond its load it takes of the reserve, and so not what others are to leave yet. */
 	if (c->budget_target > c->load_bytes && c->budget_target <= fit_limit(sched, client))
 		return others + c->budget_target <= fit_room(sched, c->gpu);

@@ -68,7 +68,7 @@ uint64_t fit_budget_target(const struct sched *sched, uint32_t client);
 void fit_set_target(struct sched *sched, uint32_t client);
 /* The same, for one that came to get the whole card, which may be another now. */
 void fit_update_target(struct sched *sched, uint32_t client);
-struct sched_sums fit_sums_of(const struct sched_client *client);
+struct sched_sums fit_sums_of(const struct sched *sched, uint32_t client);
 enum sched_place fit_place(const struct sched_client *client);
 
 /* Takes over a report, kept to what can be true of a card of this size. */
@@ -83,19 +83,36 @@ uint32_t fit_degree(const struct sched *sched, uint32_t gpu);
 bool fit_exclusive(const struct sched *sched, uint32_t gpu);
 /* So many of the others have to leave the GPU before client is on it, for want of places. */
 uint32_t fit_n_crowded(const struct sched *sched, uint32_t client);
+/* The same after n others have come. */
+uint32_t fit_n_crowded_more(const struct sched *sched, uint32_t client, uint32_t n);
 /* Its wanted bytes can never be had, even with all the others out. */
 bool fit_never(const struct sched *sched, uint32_t client);
-/* It may come now: beside those that run, with evictions from stopped clients at the most. */
+/*
+ * It may come now: beside those that run, with evictions from stopped clients at the most. The
+ * second form: the same after n others have come, who add bytes to the load.
+ */
 bool fit_beside(const struct sched *sched, uint32_t client);
+bool fit_beside_more(const struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n);
 /* It may come if those are stopped that can be stopped now. */
 bool fit_by_switch(const struct sched *sched, uint32_t client);
+bool fit_by_switch_more(const struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n);
+/* The bytes that client would add to the load if it came. */
+uint64_t fit_load_added(const struct sched *sched, uint32_t client);
 /* It may come at some time if nobody leaves: no client that can never be stopped is in the way. */
 bool fit_ever(const struct sched *sched, uint32_t client);
+bool fit_ever_more(const struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n);
 
 /* Bytes that client lacks, logically: load + target - usable. */
 uint64_t fit_missing(const struct sched *sched, uint32_t client);
+/* The same after others have come, who add bytes to the load. */
+uint64_t fit_missing_more(const struct sched *sched, uint32_t client, uint64_t bytes);
 /* Bytes still to be evicted for those that come, and for client too if not SCHED_NONE. */
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client);
+/*
+ * The clients' memory, on the card or off it, and what they wait for, is more than there is. So
+ * some of it is out, or will have to go.
+ */
+bool fit_is_contended(const struct sched *sched, uint32_t gpu);
 /* The card has room now for what is promised to client beyond its charge. */
 bool fit_has_room(const struct sched *sched, uint32_t client);
 /* The same for one that runs and asks for its target, with no part of what others move out. */

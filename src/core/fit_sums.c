@@ -3,6 +3,8 @@
 /* Each client as it counts: its part of its GPU's sums, its list, its timer. */
 
 #include "core/fit.h"
+
+#include "core/gang/gang.h"
 #include "core/heap.h"
 #include "core/list.h"
 #include "core/u64.h"
@@ -64,6 +66,7 @@ static void sums_of_holder(const struct sched_client *c, struct sched_sums *sums
 	sums->n_busy = fit_lacks_nothing(c);
 	sums->n_on = 1;
 	sums->n_holding = 1;
+	sums->n_guests = c->is_guest;
 	sums->n_blocked = c->line == SCHED_LINE_QUEUE;
 	if (c->line == SCHED_LINE_COMING)
 		sums->load = c->load_bytes;
@@ -80,11 +83,16 @@ static void sums_of_holder(const struct sched_client *c, struct sched_sums *sums
 	}
 }
 
-struct sched_sums fit_sums_of(const struct sched_client *c)
+struct sched_sums fit_sums_of(const struct sched *sched, uint32_t client)
 {
+	const struct sched_client *c = &sched->clients[client];
 	uint64_t charge = fit_charge(c), pinned = fit_fixed(c);
 	struct sched_sums sums = {
-		.charged = charge, .pinned = pinned, .pager_context = c->memory.pager_context};
+		.charged = charge,
+		.pinned = pinned,
+		.pager_context = c->memory.pager_context,
+		.out = c->memory.swapped + c->memory.wanted + c->memory.wanted_pinned,
+	};
 	bool is_coming = c->line == SCHED_LINE_COMING;
 
 	if (sched_has_drop(c) && !c->is_hung && !is_coming)
@@ -118,6 +126,8 @@ struct sched_sums fit_sums_of(const struct sched_client *c)
 		sums.holder_bytes = charge;
 		sums.load = c->is_hung ? charge : pinned;
 		sums.n_holding = !c->is_hung;
+		sums.n_guests = !c->is_hung && c->is_guest;
+		sums.n_displaced = !c->is_hung && c->is_displaced && gang_is_bound(sched, client);
 		sums.n_busy = !c->is_hung && fit_lacks_nothing(c);
 		break;
 	case SCHED_CLIENT_STATE_COUNT_:
@@ -140,7 +150,7 @@ enum sched_place fit_place(const struct sched_client *c)
 		if (c->is_hung || c->is_fixed || c->is_not_preemptible || c->is_retrying ||
 		    c->line == SCHED_LINE_COMING)
 			return SCHED_PLACE_KEPT;
-		if (c->is_paused)
+		if (c->is_paused || c->is_called_off)
 			return SCHED_PLACE_PAUSED;
 		if (c->is_resident)
 			return SCHED_PLACE_KEPT;
@@ -174,17 +184,21 @@ void fit_sums_add(struct sched_sums *sums, const struct sched_sums *part, uint32
 	sums->reserved += wide * part->reserved;
 	sums->holder_bytes += wide * part->holder_bytes;
 	sums->pager_context += wide * part->pager_context;
+	sums->out += wide * part->out;
 	sums->n_on += sign * part->n_on;
 	sums->n_fast += sign * part->n_fast;
 	sums->n_never += sign * part->n_never;
 	sums->n_holding += sign * part->n_holding;
+	sums->n_guests += sign * part->n_guests;
+	sums->n_displaced += sign * part->n_displaced;
 	sums->n_blocked += sign * part->n_blocked;
 	sums->n_busy += sign * part->n_busy;
 }
 
 static uint64_t sums_timer_ns(const struct sched_client *c)
 {
-	return u64_min(u64_min(c->answer_ns, c->retry_ns), u64_min(c->bound_ns, c->beat_ns));
+	return u64_min(u64_min(c->answer_ns, u64_min(c->retry_ns, c->ready_until_ns)),
+		       u64_min(c->bound_ns, c->beat_ns));
 }
 
 /*
@@ -217,7 +231,7 @@ void fit_change(struct sched *sched, uint32_t client)
 	if (c->counted.n_busy)
 		g->still_ns = sched->now_ns; /* up to now */
 	fit_sums_add(&g->sums, &c->counted, UINT32_MAX);
-	c->counted = fit_sums_of(c);
+	c->counted = fit_sums_of(sched, client);
 	fit_sums_add(&g->sums, &c->counted, 1);
 	if (place != c->place) {
 		if (c->place != SCHED_PLACE_NONE)
@@ -233,6 +247,7 @@ void fit_change(struct sched *sched, uint32_t client)
 	else
 		heap_remove(sched->clients, &sched->timers, SCHED_NODE_TIMER, client);
 	g->is_dirty = true;
+	gang_change(sched, client);
 }
 
 /*

@@ -5,8 +5,10 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/gang/gang.h"
 #include "core/notice.h"
 #include "core/policy/quantum.h"
+#include "core/policy/sleeper.h"
 #include "core/queue.h"
 #include "core/stop.h"
 #include "core/u64.h"
@@ -41,6 +43,11 @@ void grant_run(struct sched *sched, uint32_t client)
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->grant = ++sched->n_grants;
 	stop_epoch(c, true);
+	sleeper_come_done(sched, client);
+	if (!c->is_displaced)
+		c->had_ns = 0;
+	else if (gang_is_back(sched, client))
+		sleeper_pay(sched, client);
 	stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
 	c->granted_ns = sched->now_ns;
 	c->turn_ns = sched->now_ns;
@@ -75,8 +82,10 @@ void grant_growth(struct sched *sched, uint32_t client)
 	c->is_growing = false;
 	/* A client that waited for its turn in order to grow has a whole turn before it: else two
 	 * that outgrow the card would stop each other at every allocation. */
-	if (c->has_switched)
+	if (c->has_switched) {
 		c->turn_ns = sched->now_ns;
+		c->had_ns = 0;
+	}
 	c->has_switched = false;
 	sched->gpus[c->gpu].still_ns = sched->now_ns;
 	stop_epoch(c, true);
@@ -101,7 +110,7 @@ static void grant_start_restore(struct sched *sched, uint32_t client, uint64_t b
 /* It has all that it is to get, or can have it now. */
 bool grant_is_whole(const struct sched_client *c)
 {
-	return c->task == SCHED_TASK_RESTORE && fit_allowed(c) >= c->budget_target;
+	return c->is_ready || (c->task == SCHED_TASK_RESTORE && fit_allowed(c) >= c->budget_target);
 }
 
 /*
@@ -109,7 +118,7 @@ bool grant_is_whole(const struct sched_client *c)
  * chosen than that, the place that is free belongs to one who came before. A GPU that is out gives
  * no grants.
  */
-static bool grant_is_barred(const struct sched *sched, uint32_t client)
+bool grant_is_barred(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
@@ -143,9 +152,37 @@ static bool grant_has_all(const struct sched *sched, uint32_t client)
 	return grant_is_whole(c) && fit_allowed(c) >= fit_budget_target(sched, client);
 }
 
+/* client, which comes, has what it needs. It runs when all of its gang have that. */
+static void grant_ready(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (c->task == SCHED_TASK_RESTORE) {
+		c->task = SCHED_TASK_NONE;
+		c->answer_ns = SCHED_NO_DEADLINE;
+		sched->gpus[c->gpu].restoring = SCHED_NONE;
+	}
+	c->kept_budget = c->budget;
+	c->budget = u64_max(c->budget_target, c->budget);
+	c->is_ready = true;
+	c->ready_until_ns = sched->now_ns + gang_patience_ns(sched, client);
+	fit_change(sched, client);
+}
+
+void grant_unready(struct sched_client *c)
+{
+	if (!c->is_ready)
+		return;
+	c->is_ready = false;
+	c->ready_until_ns = SCHED_NO_DEADLINE;
+	c->budget = u64_min(c->budget, c->kept_budget);
+}
+
 void grant_restored(struct sched *sched, uint32_t client)
 {
-	if (grant_has_all(sched, client) && !grant_is_barred(sched, client))
+	if (grant_has_all(sched, client) && gang_is_bound(sched, client))
+		grant_ready(sched, client);
+	else if (grant_has_all(sched, client) && !grant_is_barred(sched, client))
 		grant_run(sched, client);
 	else
 		(void)grant_restored_part(sched, client);
@@ -169,6 +206,12 @@ bool grant_next(struct sched *sched, uint32_t gpu)
 	     i = sched->clients[i].link[SCHED_LINK_LINE].next) {
 		struct sched_client *c = &sched->clients[i];
 
+		if (c->is_ready && !gang_is_ready(sched, i))
+			continue;
+		if (c->is_ready) {
+			grant_run(sched, i);
+			return true;
+		}
 		fit_update_target(sched, i);
 		if (!grant_can_give(sched, i))
 			continue;
@@ -176,6 +219,8 @@ bool grant_next(struct sched *sched, uint32_t gpu)
 			grant_growth(sched, i);
 		else if (c->memory.swapped > 0)
 			grant_start_restore(sched, i, c->budget_target);
+		else if (gang_is_bound(sched, i))
+			grant_ready(sched, i);
 		else
 			grant_run(sched, i);
 		return true;
@@ -196,7 +241,8 @@ bool grant_part(struct sched *sched, uint32_t gpu)
 	if (g->coming.n == 0 || g->restoring != SCHED_NONE)
 		return false;
 	c = &sched->clients[g->coming.first];
-	if (c->state != SCHED_CLIENT_INCOMING || c->memory.swapped == 0 || sched_has_drop(c))
+	if (c->state != SCHED_CLIENT_INCOMING || c->memory.swapped == 0 || sched_has_drop(c) ||
+	    c->is_ready)
 		return false;
 	part = fit_part(sched, g->coming.first);
 	if (part == 0)

@@ -24,6 +24,12 @@ bool grant_next(struct sched *sched, uint32_t gpu);
 /* The first that comes gets a part, if that is worth a restore. */
 bool grant_part(struct sched *sched, uint32_t gpu);
 
+/* client was to run with all of its gang, and does not: it knows nothing of that. */
+void grant_unready(struct sched_client *client);
+
+/* client, which comes, may get no grant now: no place is free, or the GPU is out. */
+bool grant_is_barred(const struct sched *sched, uint32_t client);
+
 /* client has all that it is to get, or can have it now. */
 bool grant_is_whole(const struct sched_client *client);
 /* Sends client its budget. */

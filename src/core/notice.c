@@ -11,6 +11,15 @@
 /* No card runs more at once with any sense; it bounds the work of one newcomer. */
 #define TOLD_MAX 64
 
+/*
+ * Somebody waits, or somebody's memory is out: then whoever it belongs to may come back at any
+ * time, and those who run and fall idle give up before that.
+ */
+static bool notice_is_due(const struct sched *sched, uint32_t gpu)
+{
+	return sched->gpus[gpu].queue.n > 0 || fit_is_contended(sched, gpu);
+}
+
 static void notice_emit(struct sched *sched, uint32_t client, uint64_t bytes, uint64_t due_ms)
 {
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_PREPARE,
@@ -34,7 +43,7 @@ void notice_resume(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (c->is_warned && c->prepare != SCHED_PREPARE_NOW && sched->gpus[c->gpu].queue.n == 0)
+	if (c->is_warned && c->prepare != SCHED_PREPARE_NOW && !notice_is_due(sched, c->gpu))
 		notice_remember(sched, client);
 }
 
@@ -86,7 +95,8 @@ static bool notice_is_outdated(const struct sched_client *c, uint64_t bytes)
 static bool notice_tell_place(struct sched *sched, uint32_t gpu, enum sched_place place)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
-	uint64_t bytes = fit_to_evict(sched, gpu, g->head);
+	bool is_waited_for = g->queue.n > 0;
+	uint64_t bytes = is_waited_for ? fit_to_evict(sched, gpu, g->head) : g->sums.out;
 	uint64_t due_ns =
 		g->head == SCHED_NONE ? SCHED_NO_DEADLINE : sched->clients[g->head].ready_ns;
 
@@ -99,7 +109,8 @@ static bool notice_tell_place(struct sched *sched, uint32_t gpu, enum sched_plac
 		if (c->is_hung || c->is_resident ||
 		    (c->line == SCHED_LINE_QUEUE && g->queue.n == 1))
 			continue;
-		if (c->prepare == SCHED_PREPARE_NOW && !notice_is_outdated(c, bytes))
+		if (c->prepare == SCHED_PREPARE_NOW &&
+		    (!is_waited_for || !notice_is_outdated(c, bytes)))
 			continue;
 		if (c->prepare != SCHED_PREPARE_NOW && g->told.n >= TOLD_MAX)
 			return true;
@@ -121,12 +132,10 @@ static bool notice_tell_running(struct sched *sched, uint32_t gpu)
 
 bool notice_update(struct sched *sched, uint32_t gpu)
 {
-	const struct sched_gpu *g = &sched->gpus[gpu];
-
-	return g->queue.n == 0 || (notice_tell_place(sched, gpu, SCHED_PLACE_BLOCKED) &&
-				   notice_tell_running(sched, gpu) &&
-				   notice_tell_place(sched, gpu, SCHED_PLACE_BARE) &&
-				   notice_tell_place(sched, gpu, SCHED_PLACE_KEPT));
+	return !notice_is_due(sched, gpu) || (notice_tell_place(sched, gpu, SCHED_PLACE_BLOCKED) &&
+					      notice_tell_running(sched, gpu) &&
+					      notice_tell_place(sched, gpu, SCHED_PLACE_BARE) &&
+					      notice_tell_place(sched, gpu, SCHED_PLACE_KEPT));
 }
 
 void notice_beat(struct sched *sched, uint32_t client)
@@ -134,7 +143,7 @@ void notice_beat(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	/* Only now: a wait often lasts for an instant, and each time all would hear. */
-	if (sched->gpus[c->gpu].queue.n == 0) {
+	if (!notice_is_due(sched, c->gpu)) {
 		notice_forget(sched, client);
 		c->is_warned = false;
 		notice_emit(sched, client, 0, 0);

@@ -4,10 +4,12 @@
 
 #include "core/act.h"
 #include "core/fit.h"
+#include "core/gang/gang.h"
 #include "core/notice.h"
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
 #include "core/policy/rank.h"
+#include "core/policy/sleeper.h"
 #include "core/queue.h"
 #include "core/u64.h"
 
@@ -92,14 +94,18 @@ static void plan_place(struct sched *sched, struct plan *plan, enum sched_place 
 	}
 }
 
-/* The latest end of the turns of head's victims, now at the earliest. prepare: tells them. */
-static struct plan plan_victims(struct sched *sched, uint32_t head, bool prepare)
+/*
+ * The latest end of the turns of head's victims, now at the earliest, if n others come before it,
+ * who add bytes. prepare: tells them.
+ */
+static struct plan plan_victims(struct sched *sched, uint32_t head, uint64_t bytes, uint32_t n,
+				bool prepare)
 {
 	const struct sched_client *c = &sched->clients[head];
 	struct plan plan = {
 		.head = head,
-		.n_crowded = fit_n_crowded(sched, head),
-		.missing = fit_missing(sched, head),
+		.n_crowded = fit_n_crowded_more(sched, head, n),
+		.missing = fit_missing_more(sched, head, bytes),
 		.out = fit_to_evict(sched, c->gpu, head),
 		.due_ns = sched->now_ns,
 		.ready_ns = sched->now_ns,
@@ -120,8 +126,13 @@ static uint64_t plan_begun_before(const struct sched *sched, uint64_t span_ns)
 
 bool plan_head(struct sched *sched, uint32_t head)
 {
+	return plan_head_more(sched, head, 0, 0);
+}
+
+bool plan_head_more(struct sched *sched, uint32_t head, uint64_t bytes, uint32_t n)
+{
 	struct sched_client *c = &sched->clients[head];
-	struct plan plan = plan_victims(sched, head, false);
+	struct plan plan = plan_victims(sched, head, bytes, n, false);
 
 	c->due_ns = u64_min(c->due_ns, plan.due_ns);
 	c->ready_ns = u64_max(c->due_ns, plan.ready_ns);
@@ -142,9 +153,88 @@ bool plan_head(struct sched *sched, uint32_t head)
 	return true;
 }
 
+/*
+ * A guest has a short turn already, and a higher class goes first. A gang that has such a member
+ * goes on, too.
+ */
+static bool plan_may_stop_early(const struct sched *sched, uint32_t victim, uint32_t client)
+{
+	const struct sched_client *v = &sched->clients[victim];
+
+	if (gang_is_bound(sched, victim))
+		return gang_may_stop_early(sched, victim, client);
+	return !v->is_guest && v->claim.priority <= sched->clients[client].claim.priority;
+}
+
+/* The part of a turn that a sleeper leaves to others; switches have a bound of their own. */
+static uint64_t plan_least_early(uint64_t turn_ns)
+{
+	return u64_min(turn_ns / POLICY_TURN_PART, SLEEPER_USE_NS / 2);
+}
+
+/* The victims of one place, in order. false: one of them must not be stopped early. */
+static bool plan_place_early(struct sched *sched, struct plan *plan, enum sched_place place)
+{
+	const struct sched_client *head = &sched->clients[plan->head];
+	const struct list *list = &sched->gpus[head->gpu].place[place];
+	uint32_t n = 0;
+
+	for (uint32_t i = list->first;
+	     i != SCHED_NONE && (plan->missing > 0 || plan->n_crowded > 0);
+	     i = sched->clients[i].link[SCHED_LINK_PLACE].next) {
+		const struct sched_client *victim = &sched->clients[i];
+
+		if (gang_is_bound(sched, i))
+			gang_watch(sched, i, head->gpu);
+		if (++n > LINE_LOOK_AHEAD || !plan_may_stop_early(sched, i, plan->head))
+			return false;
+		plan->missing -= u64_min(plan->missing, fit_pageable(victim));
+		plan->n_crowded -= plan->n_crowded > 0;
+		plan->ready_ns =
+			u64_max(plan->ready_ns, victim->turn_ns + plan_least_early(plan->turn_ns));
+		if (gang_is_bound(sched, i))
+			plan->ready_ns =
+				u64_max(plan->ready_ns,
+					gang_stops_early_ns(sched, i, plan->head,
+							    plan_least_early(plan->turn_ns)));
+	}
+	return true;
+}
+
+uint64_t plan_early(struct sched *sched, uint32_t client)
+{
+	return plan_early_more(sched, client, 0, 0);
+}
+
+uint64_t plan_early_more(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n)
+{
+	struct sched_client *c = &sched->clients[client];
+	struct plan plan = {
+		.head = client,
+		.n_crowded = fit_n_crowded_more(sched, client, n),
+		.missing = fit_missing_more(sched, client, bytes),
+		.out = fit_to_evict(sched, c->gpu, client),
+	};
+
+	plan.turn_ns = quantum_turn(sched, c->gpu, plan.out + c->memory.swapped);
+	/* Both ways at once, and all of it back. */
+	c->early_cost_ns = 2 * quantum_swap(sched, c->gpu, u64_max(plan.out, c->memory.swapped));
+	plan.ready_ns = sleeper_affords_ns(sched, c->gpu, c->early_cost_ns);
+	for (enum sched_place place = SCHED_PLACE_RUNNING_LOW; place != SCHED_PLACE_NONE;
+	     place = plan_next_place(sched, place, plan.n_crowded > 0)) {
+		if (!plan_place_early(sched, &plan, place))
+			return SCHED_NO_DEADLINE;
+	}
+	if (plan.missing > 0 || plan.n_crowded > 0 || plan.ready_ns == SCHED_NO_DEADLINE)
+		return SCHED_NO_DEADLINE;
+	c->ends_ns = plan_begun_before(sched, plan_least_early(plan.turn_ns));
+	c->ends_blocked_ns = 0;
+	return plan.ready_ns;
+}
+
 void plan_prepare(struct sched *sched, uint32_t head)
 {
-	(void)plan_victims(sched, head, true);
+	(void)plan_victims(sched, head, 0, 0, true);
 }
 
 void plan_beside(struct sched *sched, uint32_t client)
@@ -181,7 +271,8 @@ uint32_t plan_stalled(const struct sched *sched, uint32_t gpu)
 
 		for (uint32_t j = g->place[places[i]].last; j != SCHED_NONE && n < LINE_LOOK_AHEAD;
 		     j = sched->clients[j].link[SCHED_LINK_PLACE].prev, n++) {
-			if (sched->clients[j].counted.n_blocked > 0 && fit_by_switch(sched, j) &&
+			if (sched->clients[j].counted.n_blocked > 0 &&
+			    !sched->clients[j].is_called_off && fit_by_switch(sched, j) &&
 			    (best == SCHED_NONE || plan_is_rather(sched, j, best)))
 				best = j;
 		}
@@ -227,6 +318,9 @@ uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client)
 		if (client != SCHED_NONE)
 			ends_ns = place == SCHED_PLACE_BLOCKED ? plan_ends_blocked(sched, g, client)
 							       : sched->clients[client].ends_ns;
+		if (client != SCHED_NONE && sched_comes_early(&sched->clients[client]) &&
+		    !plan_may_stop_early(sched, victim, client))
+			continue;
 		if (sched->clients[victim].turn_ns < ends_ns)
 			return victim;
 	}

@@ -23,6 +23,15 @@
  * plan_victim() finds them once it comes.
  */
 bool plan_head(struct sched *sched, uint32_t head);
+/* The same if n others come before head, who add bytes to the load. */
+bool plan_head_more(struct sched *sched, uint32_t head, uint64_t bytes, uint32_t n);
+/*
+ * When those can be stopped that are in the way of client, a sleeper that has woken and waits; at
+ * the earliest now. SCHED_NO_DEADLINE: one of them is stopped only when its turn is over.
+ */
+uint64_t plan_early(struct sched *sched, uint32_t client);
+/* The same if n others come before client, who add bytes to the load. */
+uint64_t plan_early_more(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n);
 /* Tells head's victims how much, and when. */
 void plan_prepare(struct sched *sched, uint32_t head);
 

@@ -4,11 +4,13 @@
 
 #include "core/act.h"
 #include "core/fit.h"
+#include "core/gang/gang.h"
 #include "core/heap.h"
 #include "core/list.h"
 #include "core/policy/owner.h"
 #include "core/policy/policy.h"
 #include "core/policy/rank.h"
+#include "core/policy/sleeper.h"
 
 #define AGE_MAX  4   /* at a time: a thousand may have come together */
 #define ABLE_MAX 512 /* looks behind fronts that can not come, of all owners */
@@ -67,6 +69,7 @@ void queue_push(struct sched *sched, uint32_t client)
 	c->ready_ns = SCHED_NO_DEADLINE;
 	owner_wait(sched, client);
 	queue_push_again(sched, client);
+	sleeper_wait(sched, client);
 }
 
 void queue_push_again(struct sched *sched, uint32_t client)
@@ -100,13 +103,27 @@ void queue_rank(struct sched *sched, uint32_t client)
 
 void queue_choose(struct sched *sched, uint32_t client, bool has_switched)
 {
+	struct sched_client *c = &sched->clients[client];
+
+	/* A turn that goes on, or comes before it is due, is no new turn of its owner's. */
+	if (c->state == SCHED_CLIENT_WAITING && (c->is_early || c->is_displaced)) {
+		c->has_turn = false;
+		return;
+	}
 	policy_choose(sched, client);
 	queue_set_age(sched, owner_turn(sched, client, has_switched));
 }
 
+/*
+ * A gang's members come by gang_head(), or beside all others. One that is called off is to stop,
+ * and grows when it is back.
+ */
 static bool queue_is_able(const struct sched *sched, uint32_t client)
 {
-	return !sched->clients[client].is_resting && fit_ever(sched, client);
+	const struct sched_client *c = &sched->clients[client];
+
+	return !c->is_resting && !c->is_called_off && fit_ever(sched, client) &&
+	       (c->state != SCHED_CLIENT_WAITING || !gang_is_bound(sched, client));
 }
 
 /*
@@ -172,6 +189,7 @@ void queue_leave(struct sched *sched, uint32_t client)
 		return;
 	case SCHED_LINE_QUEUE:
 		queue_exit(sched, client);
+		sleeper_leave(sched, client, SCHED_WAKING_NOT);
 		if (g->head == client)
 			g->head = SCHED_NONE;
 		break;
@@ -193,11 +211,14 @@ uint32_t queue_position(const struct sched *sched, uint32_t client)
 enum sched_wait queue_why(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
+	uint32_t gpu;
 
 	if (c->line == SCHED_LINE_COMING)
 		return SCHED_WAIT_SWAP;
 	if (c->line == SCHED_LINE_NONE)
 		return c->state == SCHED_CLIENT_WAITING ? SCHED_WAIT_STUCK : SCHED_WAIT_NOT;
+	if (gang_waits(sched, client, &gpu))
+		return SCHED_WAIT_GANG;
 	if (!fit_ever(sched, client))
 		return SCHED_WAIT_STUCK;
 	/* Its turn has come, and nothing is under way that could make room. */

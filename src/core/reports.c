@@ -5,6 +5,7 @@
 #include "core/act.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/gang/gang.h"
 #include "core/grant.h"
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
@@ -92,6 +93,8 @@ static void reports_growth(struct sched *sched, uint32_t client, bool is_last_ep
 		cancel_growth(sched, client);
 	else if (!is_last_epoch)
 		return;
+	else if (c->line != SCHED_LINE_NONE && target <= c->budget_target)
+		return; /* it waits for that already, up to its bound */
 	else if (target > fit_limit_alone(sched, client) || is_standstill(sched, c->gpu))
 		refuse_wanted(sched, client);
 	else
@@ -109,7 +112,10 @@ void reports_bound(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
-	if (!fit_ever(sched, client) || is_standstill(sched, c->gpu)) {
+	/* A gang's member may wait beside an empty GPU, for its gang's other ones. */
+	bool waits_for_gang = c->state == SCHED_CLIENT_WAITING && gang_is_bound(sched, client);
+
+	if (!fit_ever(sched, client) || (is_standstill(sched, c->gpu) && !waits_for_gang)) {
 		refuse_wanted(sched, client);
 		return;
 	}
@@ -308,6 +314,9 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 		}
 		check_wanted(sched, event->client);
 		fit_set_target(sched, event->client);
+		/* It needs more by now than it was given. */
+		if (fit_allowed(c) < c->budget_target)
+			grant_unready(c);
 		fit_change(sched, event->client);
 		break;
 	case SCHED_CLIENT_RUNNING:

@@ -3,13 +3,16 @@
 #include "core/sched.h"
 
 #include "core/act.h"
+#include "core/ahead.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/gang/gang.h"
 #include "core/grant.h"
 #include "core/list.h"
 #include "core/notice.h"
 #include "core/policy/owner.h"
 #include "core/policy/policy.h"
+#include "core/policy/sleeper.h"
 #include "core/queue.h"
 #include "core/reports.h"
 #include "core/stop.h"
@@ -27,6 +30,9 @@
 /* Of one step: a thousand may be due together, and not each has an action. */
 #define TIMERS_MAX 24u
 
+/* Looks at gangs and GPUs, of one step; what is left has to wait for the next. */
+#define SETTLE_MAX 64u
+
 void sched_config_default(struct sched_config *ret_config)
 {
 	*ret_config = (struct sched_config){
@@ -38,6 +44,7 @@ void sched_config_default(struct sched_config *ret_config)
 		.sharing_degree = 0,
 		.switch_multiplier = 5,
 		.reserve_percent = 5,
+		.moving_percent = 20,
 		.tq_ns = 30 * SECOND_NS,
 		.switch_fixed_ns = 30 * SECOND_NS,
 		.switch_min_ns = 10 * SECOND_NS,
@@ -85,6 +92,7 @@ int sched_config_check(const struct sched_config *config)
 		sched_gpu_config_check(&each) == 0 &&
 		u64_is_within(config->policy, SCHED_POLICY_PRIORITY, SCHED_POLICY_DEADLINE) &&
 		u64_is_within(config->switch_multiplier, 1, 1000) &&
+		u64_is_within(config->moving_percent, 0, 50) &&
 		u64_is_within(config->switch_min_ns, MS_NS, DAY_NS) &&
 		u64_is_within(config->switch_max_ns, config->switch_min_ns, DAY_NS) &&
 		u64_is_within(config->wait_bound_ns, SECOND_NS, DAY_NS) &&
@@ -101,6 +109,7 @@ static void client_clear(struct sched_client *c)
 {
 	memset(c, 0, offsetof(struct sched_client, own));
 	c->owner = SCHED_NONE;
+	c->gang = SCHED_NONE;
 	c->granted_ns = SCHED_NO_DEADLINE;
 	c->due_ns = SCHED_NO_DEADLINE;
 	c->ready_ns = SCHED_NO_DEADLINE;
@@ -109,6 +118,7 @@ static void client_clear(struct sched_client *c)
 	c->retry_ns = SCHED_NO_DEADLINE;
 	c->bound_ns = SCHED_NO_DEADLINE;
 	c->kept_bound_ns = SCHED_NO_DEADLINE;
+	c->ready_until_ns = SCHED_NO_DEADLINE;
 	c->beat_ns = SCHED_NO_DEADLINE;
 	c->silent_ns = SCHED_NO_DEADLINE;
 	for (int i = 0; i < SCHED_LINK_COUNT_; i++)
@@ -134,18 +144,23 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 	for (uint32_t i = 0; i < n_clients; i++)
 		client_clear(&clients[i]);
 	owner_init(sched);
+	gang_init(sched);
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
 		struct sched_gpu *g = &sched->gpus[i];
 
 		g->head = SCHED_NONE;
 		g->restoring = SCHED_NONE;
+		g->ahead = SCHED_NONE;
 		g->ranked = SCHED_NONE;
 		g->oldest = SCHED_NONE;
 		g->wake_ns = SCHED_NO_DEADLINE;
+		g->early_ns = SCHED_NO_DEADLINE;
 		g->config = sched_gpu_config_of(config);
 		list_init(&g->queue);
 		list_init(&g->coming);
 		list_init(&g->told);
+		list_init(&g->woken);
+		list_init(&g->copied);
 		list_init(&g->forecast.near);
 		for (int place = 0; place < SCHED_PLACE_COUNT_; place++)
 			list_init(&g->place[place]);
@@ -164,7 +179,7 @@ static int on_gpu(struct sched *sched, const struct sched_event *event)
 	g = &sched->gpus[event->gpu];
 	if (event->is_other) { /* what its clients have measured says nothing of this one */
 		g->bandwidth = 0;
-		g->n_switches = g->moved_out = g->moved_in = 0;
+		g->n_switches = g->n_early = g->moved_out = g->moved_in = 0;
 	}
 	g->is_known = true;
 	g->total = event->bytes;
@@ -350,6 +365,7 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 
 	notice_forget(sched, event->client);
 	forecast_left(sched, event->client);
+	ahead_forget(sched, event->client);
 	sched->gpus[gpu].still_ns = sched->now_ns;
 	queue_leave(sched, event->client);
 	policy_state(sched, event->client, c->state, SCHED_CLIENT_FREE);
@@ -359,8 +375,11 @@ static int on_leave(struct sched *sched, const struct sched_event *event)
 	c->budget = 0;
 	c->answer_ns = SCHED_NO_DEADLINE;
 	c->retry_ns = SCHED_NO_DEADLINE;
+	c->is_ready = false;
+	c->ready_until_ns = SCHED_NO_DEADLINE;
 	fit_change(sched, event->client); /* out of the last list and heap */
 	owner_leave(sched, event->client);
+	gang_leave(sched, event->client);
 	client_clear(c);
 	sched->gpus[gpu].n_clients--;
 	return 0;
@@ -397,6 +416,14 @@ static int on_used(struct sched *sched, const struct sched_event *event)
 	return 0;
 }
 
+static int on_ahead(struct sched *sched, const struct sched_event *event)
+{
+	if (sched->clients[event->client].state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	ahead_report(sched, event->client, event->bytes, event->is_done);
+	return 0;
+}
+
 static void on_timer(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
@@ -405,6 +432,8 @@ static void on_timer(struct sched *sched, uint32_t client)
 		stop_late(sched, client);
 	else if (c->retry_ns <= sched->now_ns)
 		stop_retry(sched, client);
+	else if (c->ready_until_ns <= sched->now_ns)
+		gang_late(sched, client);
 	else if (c->bound_ns <= sched->now_ns)
 		reports_bound(sched, client);
 	else
@@ -457,6 +486,10 @@ static int sched_handle(struct sched *sched, const struct sched_event *event)
 		return on_doubt(sched, event);
 	case SCHED_EVENT_PAUSE:
 		return reports_pause(sched, event);
+	case SCHED_EVENT_AHEAD:
+		return on_ahead(sched, event);
+	case SCHED_EVENT_GANG:
+		return gang_join(sched, event);
 	case SCHED_EVENT_COUNT_:
 		break;
 	}
@@ -479,6 +512,30 @@ static void sched_tell_wait(struct sched *sched, uint32_t client)
 		queue_tell(sched, client);
 }
 
+static bool has_recheck(const struct sched *sched)
+{
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+		if (sched->gpus[i].is_recheck_due)
+			return true;
+	}
+	return false;
+}
+
+/* A GPU's decisions may depend on those of others, where gangs are on both. */
+static void sched_dispatch(struct sched *sched)
+{
+	bool has_more = true;
+
+	for (uint32_t n = 0; has_more && n < SETTLE_MAX; n++) {
+		gang_count(sched);
+		for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+			if (sched_gpu_is_due(&sched->gpus[i]))
+				turn_dispatch(sched, i);
+		}
+		has_more = (gang_settle(sched) || has_recheck(sched)) && act_has_room(sched);
+	}
+}
+
 int sched_step(struct sched *sched, const struct sched_event *event,
 	       struct sched_actions *ret_actions)
 {
@@ -488,14 +545,12 @@ int sched_step(struct sched *sched, const struct sched_event *event,
 	assert(!event_is_of_client(event->type) || event->client < sched->n_clients);
 
 	sched->now_ns = event->now_ns;
+	sleeper_fill(sched);
 	ret_actions->n = 0;
 	sched->out = ret_actions;
 	r = sched_handle(sched, event);
 	if (!r) {
-		for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
-			if (sched->gpus[i].is_dirty)
-				turn_dispatch(sched, i);
-		}
+		sched_dispatch(sched);
 		if (event_is_of_client(event->type))
 			sched_tell_wait(sched, event->client);
 	}
@@ -509,8 +564,10 @@ uint64_t sched_deadline(const struct sched *sched)
 
 	if (sched->timers != SCHED_NONE)
 		deadline = sched->clients[sched->timers].node[SCHED_NODE_TIMER].key;
+	if (sched->changed != SCHED_NONE)
+		return sched->now_ns;
 	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
-		if (sched->gpus[i].is_dirty)
+		if (sched_gpu_is_due(&sched->gpus[i]))
 			return sched->now_ns;
 		if (sched->gpus[i].wake_ns < deadline)
 			deadline = sched->gpus[i].wake_ns;

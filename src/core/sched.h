@@ -31,6 +31,7 @@
 #define SCHED_ACTIONS_MAX 64
 #define SCHED_NO_DEADLINE UINT64_MAX
 #define SCHED_NONE        UINT32_MAX
+#define SCHED_GANG_MAX    256 /* members: a look at a gang is a look at each of them */
 
 enum sched_mode { SCHED_MODE_AUTO, SCHED_MODE_SERIAL, SCHED_MODE_CONCURRENT };
 enum sched_switch_mode { SCHED_SWITCH_AUTO, SCHED_SWITCH_FIXED };
@@ -75,6 +76,8 @@ struct sched_config {
 				     * SCHED_DEGREE_MAX; 0, the default: any number */
 	uint32_t switch_multiplier; /* auto: swap time * this; default 5 */
 	uint32_t reserve_percent;   /* of each card, 0..50; default 5 */
+	uint32_t moving_percent;    /* of others' turns, for early switches to clients that have
+				     * slept; 0..50; 0: there are none; default 20 */
 	uint64_t tq_ns;             /* quantum of concurrent; default 30 s */
 	uint64_t switch_fixed_ns;   /* default 30 s */
 	uint64_t switch_min_ns;     /* auto: bounds; default 10 s */
@@ -109,6 +112,7 @@ struct sched_memory {
 	uint64_t wanted;   /* pageable bytes that a blocked allocation lacks beyond the budget */
 	uint64_t wanted_pinned; /* the same, bytes that will be pinned */
 	uint64_t pager_context; /* ours in the process: of the reserve, and in no budget */
+	uint64_t clean; /* of resident: host memory has the same bytes. SCHED_EVENT_AHEAD tells */
 };
 
 enum sched_client_state {
@@ -137,6 +141,10 @@ enum sched_event_type {
 	SCHED_EVENT_DOUBT,    /* client, doubted: from now on */
 	SCHED_EVENT_PAUSE, /* client, is_paused: it may not run until it is resumed. Refused for a
 			    * client that takes no turns */
+	SCHED_EVENT_AHEAD, /* client, bytes: it copies ahead, and so many of its bytes on the card
+			    * are clean. is_done: it copies no more before it has run again. Also
+			    * the answer to SCHED_ACTION_AHEAD with 0 */
+	SCHED_EVENT_GANG,  /* client, gang, gang_size: it belongs to this gang from now on */
 	SCHED_EVENT_COUNT_
 };
 
@@ -165,10 +173,14 @@ struct sched_event {
 	bool running; /* JOIN: it has run until now without us */
 	bool fixed;   /* JOIN: can not take turns */
 	bool is_paused;
+	bool is_done;  /* AHEAD */
 	bool is_other; /* GPU: the index stands for another GPU than before */
 	struct sched_memory memory;
 	struct sched_claim claim;
-	bool is_out; /* GPU: it has an error; nobody gets a new grant there, or is stopped */
+	bool is_out;   /* GPU: it has an error; nobody gets a new grant there, or is stopped */
+	uint32_t gang; /* GANG: any number below n_clients, the same for all members; SCHED_NONE:
+			* of no gang any more */
+	uint32_t gang_size; /* GANG: nobody of it runs before it has had so many members */
 	const struct sched_config *config;
 	const struct sched_gpu_config *gpu_configs; /* SCHED_GPUS_MAX of them, known or not; NULL:
 						     * all as config has it */
@@ -183,7 +195,9 @@ enum sched_action_type {
 	SCHED_ACTION_PREPARE, /* PREPARE_SWAP_OUT: bytes, due_ms; 0: nobody waits yet, both 0: any
 			       * more */
 	SCHED_ACTION_BEAT,    /* HEARTBEAT */
-	SCHED_ACTION_REPORT,  /* for the log: report */
+	SCHED_ACTION_AHEAD,  /* COPY_AHEAD: bytes that it may copy out while it is idle; 0: it stops
+			      * at once, and answers */
+	SCHED_ACTION_REPORT, /* for the log: report */
 };
 
 enum sched_report {
@@ -202,7 +216,18 @@ enum sched_wait {
 	SCHED_WAIT_TURN,
 	SCHED_WAIT_MEMORY,
 	SCHED_WAIT_SWAP,
-	SCHED_WAIT_STUCK
+	SCHED_WAIT_STUCK,
+	SCHED_WAIT_GANG /* for the members of its gang: sched_client_status::gang_gpu */
+};
+
+/* Of a client that has slept, or made way for one: how it stands to its usual turn. */
+enum sched_early {
+	SCHED_EARLY_NOT,
+	SCHED_EARLY_SOON,    /* waits: it is to get the GPU before its turn */
+	SCHED_EARLY_MOVES,   /* waits: early switches have used up moving_percent for now */
+	SCHED_EARLY_SHARE,   /* waits for its turn: it or its owner has had its share */
+	SCHED_EARLY_CAME,    /* has the GPU, or is about to: it came before its turn */
+	SCHED_EARLY_MADE_WAY /* stopped for one that came; it is next */
 };
 
 struct sched_action {
@@ -233,7 +258,7 @@ enum {
 	SCHED_E_NO_FIT,    /* JOIN of a fixed client that would have to take turns */
 	SCHED_E_STATE,     /* event not allowed in the client's state */
 	SCHED_E_STALE,     /* an answer to something older: ignored */
-	SCHED_E_CONFIG,    /* a value of a config or a claim is out of its range */
+	SCHED_E_CONFIG,    /* a value of a config or a claim is out of its range; a gang is full */
 };
 
 #include "core/sched_private.h" /* struct sched, struct sched_client: for their size only */
@@ -269,8 +294,9 @@ struct sched_gpu_status {
 	uint64_t total, usable, external, available, running; /* bytes */
 	uint64_t spare;                           /* of the reserve, that pinned bytes take now */
 	uint64_t n_switches, moved_out, moved_in; /* bytes */
-	uint64_t bandwidth;                       /* bytes a second, measured; 0: not yet */
-	uint64_t link_bandwidth;                  /* as SCHED_EVENT_GPU told it */
+	uint64_t n_early;        /* of n_switches: for clients that had slept, before their turns */
+	uint64_t bandwidth;      /* bytes a second, measured; 0: not yet */
+	uint64_t link_bandwidth; /* as SCHED_EVENT_GPU told it */
 	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
 	uint32_t n_running, n_waiting, n_clients;
@@ -280,14 +306,18 @@ struct sched_gpu_status {
 struct sched_client_status {
 	enum sched_client_state state;
 	enum sched_wait why;
+	enum sched_early early;
 	uint32_t gpu, position;
 	uint32_t last_outcome;
 	bool hung, not_preemptible, fixed, growing, paused;
 	struct sched_claim claim;
 	struct sched_memory memory;
 	uint64_t budget, since_ns, last_scheduled_ns, run_ns, used_ns, n_switches;
-	uint64_t outside; /* bytes of external in the way of what it waits for; 0: it waits for
-			   * other reasons, or waits for nothing */
+	uint32_t gang;     /* SCHED_NONE: of none */
+	uint32_t gang_gpu; /* SCHED_WAIT_GANG: where a member's turn has not come, or which is out;
+			    * SCHED_NONE: it waits for members that have not come yet */
+	uint64_t outside;  /* bytes of external in the way of what it waits for; 0: it waits for
+			    * other reasons, or waits for nothing */
 };
 
 /*
@@ -299,5 +329,16 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 enum sched_client_state sched_client_state(const struct sched *sched, uint32_t client);
 void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,
 			 struct sched_client_status *ret);
+
+struct sched_gang_status {
+	uint32_t n_members; /* 0: nobody is in it */
+	uint32_t size;      /* as told last */
+	uint32_t n_running; /* members with a grant, stopping or not */
+	uint32_t n_waiting; /* members that wait, or come */
+	bool is_apart; /* members on one GPU do not fit there together: each takes its own turns */
+};
+
+/* gang < n_clients. */
+void sched_gang_status(const struct sched *sched, uint32_t gang, struct sched_gang_status *ret);
 
 #endif

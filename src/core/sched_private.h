@@ -27,7 +27,7 @@ enum sched_place {
 	SCHED_PLACE_BLOCKED, /* runs, but waits for memory: can be stopped now */
 	SCHED_PLACE_BARE,    /* could be stopped, but has nothing to give up */
 	SCHED_PLACE_KEPT,    /* runs, and can not be stopped at the moment, or ever */
-	SCHED_PLACE_PAUSED,  /* runs, and is to be stopped at once */
+	SCHED_PLACE_PAUSED,  /* runs, and is to be stopped at once: paused, or its gang is off */
 	SCHED_PLACE_COUNT_
 };
 
@@ -50,16 +50,46 @@ enum sched_prepare {
 	SCHED_PREPARE_COUNT_
 };
 
+/* Of a waiter: whether it gets the GPU before its usual turn (policy/sleeper.h). */
+enum sched_waking {
+	SCHED_WAKING_NOT,
+	SCHED_WAKING_SOON,  /* a sleeper has woken */
+	SCHED_WAKING_SHARE, /* it is one, but it or its owner has had its share */
+	SCHED_WAKING_COUNT_
+};
+
+/* Some time of the last minute (policy/sleeper.c). */
+struct sched_minute {
+	uint64_t ns;
+	uint64_t tick; /* ns is right for this one, counted from the clock's zero */
+};
+
 /*
  * A client is in up to one list by each kind of link, and in one heap by each kind of node. TOLD:
  * sched_gpu::told or sched_forecast::near, for who hears of one is not in the other.
  */
-enum sched_link_kind { SCHED_LINK_PLACE, SCHED_LINK_LINE, SCHED_LINK_TOLD, SCHED_LINK_COUNT_ };
+enum sched_link_kind {
+	SCHED_LINK_PLACE,
+	SCHED_LINK_LINE,
+	SCHED_LINK_TOLD,
+	SCHED_LINK_WOKEN,
+	SCHED_LINK_COPIED,
+	SCHED_LINK_GANG, /* its gang's members */
+	SCHED_LINK_COUNT_
+};
 enum sched_node_kind {
 	SCHED_NODE_TIMER,
 	SCHED_NODE_AGE,   /* waits, and it or its owner has not aged; by policy_waits_ns() */
 	SCHED_NODE_VTIME, /* runs or waits; by vtime_ns, or less */
 	SCHED_NODE_COUNT_
+};
+
+/* May a client that is idle copy its memory out ahead of an eviction (ahead.c)? */
+enum sched_ahead {
+	SCHED_AHEAD_NONE,
+	SCHED_AHEAD_TOLD, /* it copies: sched_gpu::ahead */
+	SCHED_AHEAD_DONE, /* it has copied what it can, since it became idle */
+	SCHED_AHEAD_COUNT_
 };
 
 struct sched_node {
@@ -91,10 +121,32 @@ struct sched_owner {
 	uint64_t turn_ns;                         /* its last turn began; or it came */
 	uint64_t since_ns;                        /* it waits since then, or since its last turn */
 	bool is_aged;                             /* that is so long that it goes first */
+	uint32_t n_on;                            /* of them: run, stop, or come */
+	uint64_t on_wanted_ns;      /* n_on > 0: sched_gpu::wanted_ns when that began */
+	struct sched_minute minute; /* had in the last minute (policy/sleeper.h) */
 
 	uint32_t least[SCHED_PRIORITY_COUNT_];    /* heaps, by level: SCHED_NODE_VTIME */
 	uint64_t vtime_ns[SCHED_PRIORITY_COUNT_]; /* where newcomers begin */
 	uint64_t credit_round;
+};
+
+/*
+ * A gang (gang/gang.c). There are no more of them than clients, so each lies in the slot of a
+ * client, whoever's that is.
+ */
+struct sched_gang {
+	struct list members; /* SCHED_LINK_GANG; n 0: not in use */
+	uint32_t size;       /* it has so many members before its first turn */
+	bool has_had;        /* it has had so many */
+	bool is_bound;       /* its members run together, or not at all */
+	bool is_apart;       /* members on one GPU do not fit there together: each is for itself */
+	bool is_lacking;     /* it waits for more members */
+	bool is_off;         /* no member runs, stops or comes; none is paused and would run */
+	bool is_changed;     /* in sched::changed: a member has changed */
+	bool is_due;         /* in sched::due: its turn has come on all of its GPUs */
+	uint32_t gpus;       /* is_due: bits, of members that wait */
+	uint32_t next;       /* in sched::changed */
+	struct list_link due;
 };
 
 /* Sums over the clients of a GPU, and one client's part of them; fit.c keeps them. */
@@ -109,10 +161,13 @@ struct sched_sums {
 	uint64_t reserved;      /* promised to those that come, beyond what they are charged */
 	uint64_t holder_bytes;  /* charged to those that run or stop */
 	uint64_t pager_context; /* of the reserve: contexts of ours */
+	uint64_t out;           /* swapped or wanted: comes on top of charged to make footprints */
 	uint32_t n_on;          /* run, or come */
 	uint32_t n_fast;        /* of n_on: can not be stopped just now */
 	uint32_t n_never;       /* of n_on: can never be stopped */
 	uint32_t n_holding;     /* run, or stop */
+	uint32_t n_guests;      /* of n_holding: with a guest's turn */
+	uint32_t n_displaced;   /* stop, and the GPU is kept for their gangs */
 	uint32_t n_blocked;     /* run, and wait in the queue for memory */
 	uint32_t n_busy;        /* run, or stop, and lack no memory: they may get done */
 };
@@ -123,6 +178,7 @@ struct sched_client {
 	enum sched_line line;
 	enum sched_task task;
 	enum sched_prepare prepare;
+	enum sched_ahead ahead; /* only while it is idle; else NONE */
 	uint32_t gpu;
 	struct sched_claim claim; /* weight: not 0 */
 	struct sched_memory memory;
@@ -133,6 +189,7 @@ struct sched_client {
 	uint64_t budget;
 	uint64_t epoch;
 	uint64_t grant;         /* the last one's number */
+	uint64_t kept_budget;   /* is_ready: the budget that it has been told of */
 	uint64_t budget_target; /* of a client that comes or grows: the budget it is to get */
 	uint64_t load_bytes;    /* of a client that comes: what it adds to the load */
 	uint64_t drop_bytes;    /* of the DROP not yet answered */
@@ -140,15 +197,17 @@ struct sched_client {
 
 	bool is_hung;
 	bool is_fixed;
-	bool is_paused; /* may not run; idle as soon as it is stopped */
-	bool is_asking; /* is_paused, idle: wants to run, and waits once it is resumed */
+	bool copies_ahead; /* it has said so */
+	bool is_paused;    /* may not run; idle as soon as it is stopped */
+	bool is_asking;    /* is_paused, idle: wants to run, and waits once it is resumed */
 	bool is_not_preemptible;
-	bool is_growing;   /* runs, and an allocation waits */
-	bool is_retrying;  /* a stop or an eviction failed: not asked again before retry_ns */
-	bool is_resting;   /* its restore failed: not chosen again before retry_ns */
-	bool is_warned;    /* SCHED_PREPARE_NOW was sent, in this run or before; not taken back */
-	bool is_wait_told; /* WAIT sent since it was queued */
-	bool has_switched; /* others were stopped for its sake: a new turn begins */
+	bool is_growing;    /* runs, and an allocation waits */
+	bool is_retrying;   /* a stop or an eviction failed: not asked again before retry_ns */
+	bool is_resting;    /* its restore failed: not chosen again before retry_ns */
+	bool is_ahead_owed; /* it was told to copy no more, and has not answered */
+	bool is_warned;     /* SCHED_PREPARE_NOW was sent, in this run or before; not taken back */
+	bool is_wait_told;  /* WAIT sent since it was queued */
+	bool has_switched;  /* others were stopped for its sake: a new turn begins */
 	uint64_t told_bytes;
 	uint32_t n_failed; /* stops in a row */
 	uint32_t n_short;  /* of those, for want of what others have */
@@ -167,6 +226,19 @@ struct sched_client {
 	uint64_t ends_ns;
 	uint64_t ends_blocked_ns; /* the same, of those that wait for memory */
 	uint64_t spared_ns;       /* it was put back, since no more turns could be ended */
+
+	/* Of sleepers, and of those that make way for them (policy/sleeper.h). */
+	enum sched_waking waking;
+	bool has_slept;         /* its last use was short, and it was idle after that */
+	bool is_early;          /* was chosen before its usual turn, as a sleeper */
+	bool is_guest;          /* comes or holds: its turn is short, since a displaced one waits */
+	bool is_displaced;      /* stopped for an early one: its turn goes on when it is back */
+	uint64_t had_ns;        /* of its turn, before that */
+	uint64_t use_ns;        /* GPU time since it was idle */
+	uint64_t early_cost_ns; /* SOON or is_early: time of its moves, there and back; estimated */
+	uint64_t on_wanted_ns;  /* sched_gpu::wanted_ns when it was chosen */
+	struct sched_minute used_minute; /* GPU time */
+	struct sched_minute had_minute;  /* the same as its owner's */
 
 	uint64_t asked_ns; /* this wait began */
 	bool is_aged;      /* it has lasted so long that it goes first, of its owner's */
@@ -194,8 +266,9 @@ struct sched_client {
 	/* SCHED_NO_DEADLINE when not running. */
 	uint64_t answer_ns;
 	uint64_t retry_ns;
-	uint64_t bound_ns;      /* of a wait for memory */
-	uint64_t kept_bound_ns; /* the same while it comes: it may be put back */
+	uint64_t ready_until_ns; /* is_ready: then its gang is put back */
+	uint64_t bound_ns;       /* of a wait for memory */
+	uint64_t kept_bound_ns;  /* the same while it comes: it may be put back */
 	uint64_t beat_ns;
 	uint64_t silent_ns; /* not a timer: of the first BEAT not answered */
 
@@ -212,7 +285,14 @@ struct sched_client {
 	uint32_t owner;  /* slot of its struct sched_owner */
 	bool is_front;
 
-	struct sched_owner own; /* not its own: outlives it in the slot, so it is the last */
+	/* Of its gang (gang/gang.h). */
+	uint32_t gang;  /* slot of its struct sched_gang; SCHED_NONE: of none */
+	bool is_called; /* waits: its turn has come here, perhaps not on the gang's other GPUs */
+	bool is_called_off; /* runs: another member does not, so it is stopped at once */
+	bool is_ready;      /* comes, and has all; runs as soon as all others that come have */
+
+	struct sched_owner own; /* not its own: outlives it in the slot, as the next one does */
+	struct sched_gang gang_here;
 };
 
 /* The signs that somebody will lack memory soon, and who knows (forecast.c). */
@@ -229,14 +309,22 @@ static inline bool sched_has_drop(const struct sched_client *client)
 	return client->task == SCHED_TASK_DROP || client->task == SCHED_TASK_DROP_PART;
 }
 
+/* It was chosen before its turn, and others are stopped for that. */
+static inline bool sched_comes_early(const struct sched_client *client)
+{
+	return client->is_early && client->state == SCHED_CLIENT_INCOMING;
+}
+
 struct sched_gpu {
 	bool is_known;
-	bool is_dirty;         /* to be looked at before the step ends, or in the next one */
-	bool is_out;           /* it has an error: nobody is let in, or stopped for others */
+	bool is_dirty;       /* to be looked at before the step ends, or in the next one */
+	bool is_recheck_due; /* the same, since a GPU has changed of which this one is a watcher */
+	bool is_out;         /* it has an error: nobody is let in, or stopped for others */
 	bool is_overcommitted; /* and reported */
 	bool is_prepared;      /* the victims of head know */
 	bool is_ahead;         /* head has been given what can come in before they stop */
 	uint32_t head;         /* whom room is planned for, by due_ns */
+	uint64_t head_ns;      /* it is head since then */
 	uint32_t restoring;    /* the one client with SCHED_TASK_RESTORE */
 	uint64_t total, external;
 	uint64_t wake_ns;        /* to prepare or to switch */
@@ -254,8 +342,23 @@ struct sched_gpu {
 	uint32_t oldest;           /* heap: SCHED_NODE_AGE */
 	uint32_t n_owners;         /* of which somebody is awake */
 	struct list told;
+	struct list woken;  /* SCHED_WAKING_SOON, in the order in which they asked */
+	struct list copied; /* SCHED_AHEAD_DONE */
+	int64_t moving_ns;  /* account for early switches; below 0: the last ones took more */
+	uint64_t filled_ns; /* up to then */
+	uint64_t wanted_ns; /* time in which somebody waited, up to then */
+	uint64_t early_ns;  /* when the next sleeper may come early; SCHED_NO_DEADLINE */
+	uint64_t n_early;   /* switches for sleepers */
+	uint32_t watchers;  /* bits: GPUs whose sleepers wait for a gang that is here, too */
 	struct sched_forecast forecast;
+	uint32_t ahead;          /* the one client with SCHED_AHEAD_TOLD, or SCHED_NONE */
+	uint64_t ahead_until_ns; /* then it is another one's turn to copy */
 };
+
+static inline bool sched_gpu_is_due(const struct sched_gpu *gpu)
+{
+	return gpu->is_dirty || gpu->is_recheck_due;
+}
 
 struct sched {
 	struct sched_config config;
@@ -265,6 +368,8 @@ struct sched {
 	uint32_t n_clients;
 	uint32_t timers;           /* heap: SCHED_NODE_TIMER */
 	uint32_t free_owner;       /* the first slot whose struct sched_owner is not in use */
+	uint32_t changed;          /* gangs to look at before the step ends, or in the next one */
+	struct list due;           /* gangs, in the order in which they get their GPUs */
 	struct sched_actions *out; /* of the step under way, else NULL */
 	struct sched_gpu gpus[SCHED_GPUS_MAX];
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "core/fit.h"
+#include "core/gang/gang.h"
+#include "core/policy/sleeper.h"
 #include "core/queue.h"
 #include "core/sched.h"
 
@@ -20,6 +22,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.running = g->sums.holder_bytes,
 		.spare = fit_spare(sched, gpu),
 		.n_switches = g->n_switches,
+		.n_early = g->n_early,
 		.moved_out = g->moved_out,
 		.moved_in = g->moved_in,
 		.bandwidth = g->bandwidth,
@@ -69,6 +72,7 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 	*ret = (struct sched_client_status){
 		.state = c->state,
 		.why = c->state == SCHED_CLIENT_FREE ? SCHED_WAIT_NOT : queue_why(sched, client),
+		.early = sleeper_status(sched, client),
 		.gpu = c->gpu,
 		.position = c->state == SCHED_CLIENT_FREE ? 0 : queue_position(sched, client),
 		.last_outcome = c->last_outcome,
@@ -86,6 +90,10 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 		.run_ns = c->run_ns + (runs ? now_ns - c->granted_ns : 0),
 		.used_ns = c->used_ns,
 		.n_switches = c->n_switches,
+		.gang = c->gang,
 		.outside = c->state == SCHED_CLIENT_FREE ? 0 : outside_bytes(sched, client),
 	};
+	(void)gang_waits(sched, client, &ret->gang_gpu);
+	if (ret->why != SCHED_WAIT_GANG)
+		ret->gang_gpu = SCHED_NONE;
 }

@@ -4,19 +4,23 @@
 
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/gang/gang.h"
 #include "core/policy/owner.h"
 #include "core/policy/policy.h"
 #include "core/policy/rank.h"
 #include "core/queue.h"
 #include "core/sched.h"
+#include "core/turn.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 static void check_timers(const struct sched *sched, const struct sched_client *c)
 {
 	const struct sched_node *node = &c->node[SCHED_NODE_TIMER];
-	const uint64_t all[] = {c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns};
+	const uint64_t all[] = {c->answer_ns, c->retry_ns, c->bound_ns, c->beat_ns,
+				c->ready_until_ns};
 	uint64_t first = SCHED_NO_DEADLINE;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
@@ -88,6 +92,7 @@ static void check_debts(const struct sched_client *c)
 	assert(sched_has_drop(c) || c->drop_bytes == 0);
 	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
 	assert((c->beat_ns != SCHED_NO_DEADLINE) == is_told);
+	assert((c->ready_until_ns != SCHED_NO_DEADLINE) == c->is_ready);
 	/* Each wait for memory has a bound, at which it may be refused. */
 	assert((c->bound_ns != SCHED_NO_DEADLINE) == (c->line == SCHED_LINE_QUEUE && wants));
 }
@@ -159,7 +164,8 @@ static void check_queue(const struct sched *sched, const struct sched_gpu *g)
 /* Its counts, and its place in the queue. */
 static void check_owner(const struct sched *sched, const struct sched_owner *o)
 {
-	uint32_t n_clients = 0, n_awake = 0, n_behind = 0, n_queued[SCHED_PRIORITY_COUNT_] = {0};
+	uint32_t n_clients = 0, n_awake = 0, n_behind = 0, n_on = 0;
+	uint32_t n_queued[SCHED_PRIORITY_COUNT_] = {0};
 	const struct sched_client *front;
 
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
@@ -172,6 +178,7 @@ static void check_owner(const struct sched *sched, const struct sched_owner *o)
 		assert(c->is_awake == (c->state > SCHED_CLIENT_IDLE && !c->is_hung));
 		n_clients++;
 		n_awake += c->is_awake;
+		n_on += c->state >= SCHED_CLIENT_INCOMING;
 		if (c->line != SCHED_LINE_QUEUE)
 			continue;
 		if (c->is_resident)
@@ -181,6 +188,7 @@ static void check_owner(const struct sched *sched, const struct sched_owner *o)
 		assert(o->front != SCHED_NONE && !rank_is_before(c, &sched->clients[o->front]));
 	}
 	assert(n_clients == o->n_clients && n_awake == o->n_awake);
+	assert(n_on == o->n_on);
 	assert(memcmp(n_queued, o->n_queued, sizeof(n_queued)) == 0);
 	assert((o->ranked == SCHED_NONE ? 0 : sched->clients[o->ranked].tree.n) == n_behind);
 	if (o->front == SCHED_NONE)
@@ -232,17 +240,44 @@ static void check_policy(const struct sched *sched, uint32_t client)
 	assert(!c->is_resident || !fit_exclusive(sched, c->gpu));
 }
 
+/* One client a GPU copies, and it is idle. */
+static void check_ahead(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	bool is_told = c->ahead == SCHED_AHEAD_TOLD;
+
+	assert(is_told == (sched->gpus[c->gpu].ahead == client));
+	assert(c->ahead == SCHED_AHEAD_NONE || c->state == SCHED_CLIENT_IDLE);
+	assert(!is_told ||
+	       (c->copies_ahead && !c->is_ahead_owed && !c->is_hung && c->task == SCHED_TASK_NONE));
+}
+
+/* A woken client waits, an early one has a short turn, and a displaced one is on its way back. */
+static void check_sleeper(const struct sched_client *c)
+{
+	assert(c->waking == SCHED_WAKING_NOT || c->line == SCHED_LINE_QUEUE);
+	assert(c->waking == SCHED_WAKING_NOT || c->state == SCHED_CLIENT_WAITING);
+	assert(!c->is_early || c->is_guest);
+	assert(!c->is_guest || c->state >= SCHED_CLIENT_INCOMING);
+	assert(!c->is_displaced || c->state == SCHED_CLIENT_WAITING ||
+	       c->state == SCHED_CLIENT_INCOMING || c->state == SCHED_CLIENT_STOPPING);
+}
+
+/* Without the padding at the end, which a compiler may leave as it is. */
+#define SUMS_BYTES (offsetof(struct sched_sums, n_busy) + sizeof(uint32_t))
+
 struct counts {
-	uint32_t n_clients, n_queue, n_coming, n_told, n_near, n_place[SCHED_PLACE_COUNT_];
+	uint32_t n_clients, n_queue, n_coming, n_told, n_near, n_woken, n_place[SCHED_PLACE_COUNT_];
+	uint32_t n_copied;
 	struct sched_sums sums;
 };
 
 static void check_client(const struct sched *sched, uint32_t client, struct counts *counts)
 {
 	const struct sched_client *c = &sched->clients[client];
-	struct sched_sums sums = fit_sums_of(c);
+	struct sched_sums sums = fit_sums_of(sched, client);
 
-	assert(memcmp(&sums, &c->counted, sizeof(sums)) == 0);
+	assert(memcmp(&sums, &c->counted, SUMS_BYTES) == 0);
 	assert(c->place == fit_place(c));
 	fit_sums_add(&counts->sums, &sums, 1);
 	counts->n_clients++;
@@ -250,11 +285,15 @@ static void check_client(const struct sched *sched, uint32_t client, struct coun
 	counts->n_coming += c->line == SCHED_LINE_COMING;
 	counts->n_told += c->prepare == SCHED_PREPARE_NOW;
 	counts->n_near += c->prepare == SCHED_PREPARE_SOON;
+	counts->n_woken += c->waking == SCHED_WAKING_SOON;
+	counts->n_copied += c->ahead == SCHED_AHEAD_DONE;
 	counts->n_place[c->place]++;
 	check_state(c);
 	check_debts(c);
 	check_timers(sched, c);
 	check_policy(sched, client);
+	check_ahead(sched, client);
+	check_sleeper(c);
 }
 
 /* Nobody waits for a place that is there, but on a GPU that is out. */
@@ -266,6 +305,14 @@ static void check_work_conserving(const struct sched *sched, const struct sched_
 
 		if (able == SCHED_NONE)
 			continue;
+		/* A gang may have it next, and wait for its last GPU. */
+		if (g->head != SCHED_NONE && gang_is_bound(sched, g->head) &&
+		    turn_head_is_held_up(sched, g->head))
+			break;
+		/* The GPU is kept for a gang that makes way, but not from critical clients. */
+		if (g->sums.n_displaced > 0 &&
+		    (able != g->queue.first || !sched->clients[able].is_resident))
+			break;
 		assert(!fit_beside(sched, able) || g->coming.n > 0);
 		break;
 	}
@@ -297,7 +344,7 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 		if (c->state != SCHED_CLIENT_FREE && c->gpu == gpu)
 			check_client(sched, i, &counts);
 	}
-	assert(memcmp(&counts.sums, &g->sums, sizeof(g->sums)) == 0);
+	assert(memcmp(&counts.sums, &g->sums, SUMS_BYTES) == 0);
 	assert(counts.n_clients == g->n_clients);
 	assert(counts.n_queue == count_list(sched, &g->queue, SCHED_LINK_LINE));
 	assert(counts.n_coming == count_list(sched, &g->coming, SCHED_LINK_LINE));
@@ -308,15 +355,79 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 	assert(g->restoring == SCHED_NONE ||
 	       sched->clients[g->restoring].task == SCHED_TASK_RESTORE);
 	assert(g->head == SCHED_NONE || sched->clients[g->head].line == SCHED_LINE_QUEUE);
+	assert(counts.n_woken == count_list(sched, &g->woken, SCHED_LINK_WOKEN));
+	assert(counts.n_copied == count_list(sched, &g->copied, SCHED_LINK_COPIED));
 	check_forecast(sched, g, counts.n_near);
+	if (g->ahead != SCHED_NONE && !g->is_dirty)
+		assert(g->sums.asked == 0 && g->coming.n == 0 && g->wake_ns <= g->ahead_until_ns);
 	check_queue(sched, g);
 	check_work_conserving(sched, g);
+}
+
+/* No member goes on while another one does not, and wants to; but those that nobody can stop. */
+static void check_bound(const struct sched *sched, uint32_t gang, bool is_broken)
+{
+	for (uint32_t i = sched->clients[gang].gang_here.members.first; i != SCHED_NONE;
+	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
+		const struct sched_client *c = &sched->clients[i];
+
+		if (c->is_hung || c->is_fixed)
+			continue;
+		if (c->state == SCHED_CLIENT_RUNNING)
+			assert(c->is_called_off ==
+			       (is_broken && !c->is_resident && !c->is_not_preemptible));
+		assert(c->state != SCHED_CLIENT_INCOMING || !is_broken);
+	}
+}
+
+static void check_gang(const struct sched *sched, uint32_t gang)
+{
+	const struct sched_gang *g = &sched->clients[gang].gang_here;
+	bool is_broken = g->is_lacking;
+	uint32_t n = 0;
+
+	for (uint32_t i = g->members.first; i != SCHED_NONE;
+	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
+		const struct sched_client *c = &sched->clients[i];
+
+		assert(c->gang == gang && c->state != SCHED_CLIENT_FREE);
+		assert(!c->is_called || c->state == SCHED_CLIENT_WAITING);
+		assert(!c->is_called_off || c->state >= SCHED_CLIENT_RUNNING);
+		assert(!c->is_ready || c->state == SCHED_CLIENT_INCOMING);
+		n++;
+		if (c->is_hung || c->is_fixed)
+			continue;
+		is_broken = is_broken || c->state == SCHED_CLIENT_WAITING ||
+			    c->state == SCHED_CLIENT_STOPPING || c->is_asking;
+	}
+	assert(n == g->members.n && n <= SCHED_GANG_MAX);
+	assert(g->is_due == (g->gpus != 0));
+	if (!g->is_changed)
+		check_bound(sched, gang, is_broken && g->is_bound);
+}
+
+/* Where the first gang that wants a GPU could have all of its GPUs, it has been chosen. */
+static void check_gangs(const struct sched *sched)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		check_gang(sched, i);
+		n += sched->clients[i].gang_here.is_due;
+		if (sched->clients[i].state == SCHED_CLIENT_FREE || sched->changed != SCHED_NONE)
+			continue;
+		if (sched->clients[i].state != SCHED_CLIENT_RUNNING || sched->clients[i].is_hung)
+			continue;
+		assert(sched->clients[i].gang != SCHED_NONE || !sched->clients[i].is_called_off);
+	}
+	assert(n == sched->due.n);
 }
 
 void sched_assert_valid(const struct sched *sched)
 {
 	assert(sched->out == NULL);
 	check_owners(sched);
+	check_gangs(sched);
 	for (uint32_t gpu = 0; gpu < SCHED_GPUS_MAX; gpu++) {
 		if (sched->gpus[gpu].is_known)
 			check_gpu(sched, gpu);

@@ -3,11 +3,14 @@
 #include "core/stop.h"
 
 #include "core/act.h"
+#include "core/ahead.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/grant.h"
 #include "core/notice.h"
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
+#include "core/policy/sleeper.h"
 #include "core/queue.h"
 #include "core/u64.h"
 
@@ -23,7 +26,25 @@ void stop_set_state(struct sched *sched, uint32_t client, enum sched_client_stat
 	policy_state(sched, client, from, state);
 	if (from >= SCHED_CLIENT_RUNNING && state < SCHED_CLIENT_RUNNING)
 		c->run_ns += sched->now_ns - c->granted_ns;
+	if (from >= SCHED_CLIENT_RUNNING && state == SCHED_CLIENT_IDLE)
+		sleeper_end_use(sched, client);
+	if (state <= SCHED_CLIENT_WAITING)
+		c->is_early = c->is_guest = false;
+	if (state <= SCHED_CLIENT_IDLE || state == SCHED_CLIENT_RUNNING)
+		c->is_displaced = false;
+	if (state < SCHED_CLIENT_RUNNING)
+		c->is_called_off = false;
+	if (state != SCHED_CLIENT_WAITING)
+		c->is_called = false;
+	if (state < SCHED_CLIENT_INCOMING)
+		grant_unready(c);
+	if (state > SCHED_CLIENT_INCOMING) {
+		c->is_ready = false;
+		c->ready_until_ns = SCHED_NO_DEADLINE;
+	}
 	c->state = state;
+	if (state != SCHED_CLIENT_IDLE)
+		ahead_forget(sched, client);
 	c->since_ns = sched->now_ns;
 }
 
@@ -77,6 +98,7 @@ void stop_evict(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t t
 	struct sched_client *c = &sched->clients[client];
 
 	forecast_forget(sched, client);
+	ahead_forget(sched, client);
 	drop_begin(sched, client, bytes, false);
 	fit_change(sched, client);
 	act_emit(sched, (struct sched_action){.type = SCHED_ACTION_DROP,
@@ -157,6 +179,11 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	c->n_failed = 0;
 	c->n_short = 0;
 	stop_take_report(sched, event, has_seen);
+	if (c->is_displaced)
+		c->had_ns += c->since_ns - c->turn_ns;
+	/* A member that is called off has not outstayed its turn. */
+	if (c->is_guest && waits && c->state == SCHED_CLIENT_STOPPING && !c->is_called_off)
+		sleeper_lose(sched, client);
 	stop_set_state(sched, client, waits ? SCHED_CLIENT_WAITING : SCHED_CLIENT_IDLE);
 	c->is_asking = event->wants && !waits;
 	if (waits)
@@ -216,6 +243,7 @@ void stop_hung(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	c->is_hung = true;
+	ahead_forget(sched, client);
 	policy_awake(sched, client, false);
 	c->answer_ns = SCHED_NO_DEADLINE;
 	queue_leave(sched, client);

@@ -3,35 +3,29 @@
 #include "core/turn.h"
 
 #include "core/act.h"
+#include "core/ahead.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/gang/gang.h"
 #include "core/grant.h"
 #include "core/list.h"
 #include "core/notice.h"
 #include "core/plan.h"
 #include "core/policy/policy.h"
 #include "core/policy/quantum.h"
+#include "core/policy/sleeper.h"
 #include "core/queue.h"
 #include "core/stop.h"
 #include "core/u64.h"
 
-/*
- * How many may come at once. Few, because they are looked at one by one; passers take
- * only part, so that there is always a place for the head.
- */
-#define COMING_MAX  16
-#define PASSERS_MAX 8
-
 /* More than any look at a GPU can need: each round sends, moves or admits a client. */
 #define ROUNDS_MAX 4096
 
+/* Sleepers that a decision looks at. */
+#define EARLY_LOOKS 16
+
 /* The head is told to come ahead so many times sooner than its copies should need. */
 #define AHEAD_TIMES 2
-
-static uint32_t next_in_line(const struct sched *sched, uint32_t client)
-{
-	return sched->clients[client].link[SCHED_LINK_LINE].next;
-}
 
 /* Chosen: from now on its target is counted, and room is made. */
 static void admit_client(struct sched *sched, uint32_t client, bool has_switched)
@@ -55,15 +49,14 @@ void turn_admit(struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
 
-	if (sched->gpus[c->gpu].is_out || sched->gpus[c->gpu].coming.n >= COMING_MAX ||
-	    !fit_beside(sched, client))
+	if (sched->gpus[c->gpu].is_out || c->is_called_off ||
+	    sched->gpus[c->gpu].coming.n >= TURN_COMING_MAX || !fit_beside(sched, client))
 		return;
 	plan_beside(sched, client);
 	admit_client(sched, client, false);
 }
 
-/* client, which comes, cannot have the room after all: it goes back to where it stood. */
-static void turn_put_back(struct sched *sched, uint32_t client)
+void turn_put_back(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -101,7 +94,7 @@ static uint32_t first_without_budget(const struct sched *sched, uint32_t gpu, ui
 	uint32_t i = sched->gpus[gpu].coming.first;
 
 	while (i != SCHED_NONE && (i == victim || grant_is_whole(&sched->clients[i])))
-		i = next_in_line(sched, i);
+		i = turn_next_in_line(sched, i);
 	return i;
 }
 
@@ -123,7 +116,10 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 
 	/* Its memory stays until somebody needs the room. */
 	if (g->place[SCHED_PLACE_PAUSED].first != SCHED_NONE) {
-		stop_drop(sched, g->place[SCHED_PLACE_PAUSED].first, 0, SCHED_NONE);
+		uint32_t off = g->place[SCHED_PLACE_PAUSED].first;
+
+		sched->clients[off].is_displaced = gang_is_displaced(sched, off);
+		stop_drop(sched, off, 0, SCHED_NONE);
 		return true;
 	}
 
@@ -133,6 +129,8 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 		uint32_t victim = plan_victim(sched, gpu, last);
 
 		if (victim != SCHED_NONE) {
+			sched->clients[victim].is_displaced =
+				last != SCHED_NONE && sched_comes_early(&sched->clients[last]);
 			stop_drop(sched, victim,
 				  u64_min(bytes, fit_pageable(&sched->clients[victim])),
 				  first_without_budget(sched, gpu, victim));
@@ -155,22 +153,45 @@ static void turn_set_head(struct sched *sched, uint32_t gpu, uint32_t head)
 	if (g->head == head)
 		return;
 	if (g->head != SCHED_NONE) {
+		gang_passed(sched, g->head);
 		sched->clients[g->head].due_ns = SCHED_NO_DEADLINE;
 		sched->clients[g->head].ready_ns = SCHED_NO_DEADLINE;
 	}
 	g->head = head;
+	g->head_ns = sched->now_ns;
 	g->is_prepared = false;
 	g->is_ahead = false;
 }
 
 /*
- * Its time has come, and it waits only for the turns of those who came last: who passed it
- * now would have one more of them.
+ * Those who are on their way have no turn that could end. As long as there always are some, head's
+ * time would never come: it has waited enough after a usual turn.
  */
-static bool head_is_held_up(const struct sched *sched, uint32_t head)
+static bool head_is_overtaken(const struct sched *sched, uint32_t head)
 {
-	return head != SCHED_NONE && sched->clients[head].due_ns <= sched->now_ns &&
-	       sched->clients[head].ready_ns > sched->now_ns;
+	const struct sched_client *c = &sched->clients[head];
+	uint64_t bytes = fit_to_evict(sched, c->gpu, head) + c->memory.swapped;
+
+	return sched->config.anti_thrash && !fit_by_switch(sched, head) &&
+	       sched->now_ns - sched->gpus[c->gpu].head_ns >= quantum_turn(sched, c->gpu, bytes);
+}
+
+/*
+ * Its time has come, and it waits only for those who came last: who passed it now would be one
+ * more of them. A gang's time has come when it has on all of its GPUs; that of a displaced one goes
+ * on.
+ */
+bool turn_head_is_held_up(const struct sched *sched, uint32_t head)
+{
+	if (head == SCHED_NONE)
+		return false;
+	if (gang_is_bound(sched, head) && sched->clients[head].state == SCHED_CLIENT_WAITING)
+		return sched->clients[head].is_displaced || gang_holds_up(sched, head) ||
+		       head_is_overtaken(sched, head);
+	if (sched->clients[head].due_ns <= sched->now_ns &&
+	    sched->clients[head].ready_ns > sched->now_ns)
+		return true;
+	return head_is_overtaken(sched, head);
 }
 
 static bool admit_stalled(struct sched *sched, uint32_t gpu)
@@ -184,35 +205,232 @@ static bool admit_stalled(struct sched *sched, uint32_t gpu)
 	return true;
 }
 
+static bool is_of_one_gang(const struct sched *sched, uint32_t a, uint32_t b)
+{
+	uint32_t gang = sched->clients[a].gang;
+
+	return gang != SCHED_NONE && gang == sched->clients[b].gang;
+}
+
+/* A client whose turn is due has waited for that. */
+bool turn_may_pass_early(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint32_t head = sched->gpus[c->gpu].head, first = sched->gpus[c->gpu].queue.first;
+
+	/* A gang that has made way waits on all of its GPUs: for one visit at a time. */
+	if (sched->clients[first].is_displaced && gang_is_bound(sched, first) &&
+	    !is_of_one_gang(sched, first, client))
+		return false;
+	if (head != SCHED_NONE && head != client && !is_of_one_gang(sched, head, client) &&
+	    sched->clients[head].due_ns <= sched->now_ns)
+		return false;
+	return !c->is_resting && policy_may_pass(sched, client);
+}
+
+/* client is a sleeper that has woken, and may come before its usual turn. */
+static bool early_is_able(const struct sched *sched, uint32_t client)
+{
+	uint32_t first = sched->gpus[sched->clients[client].gpu].queue.first;
+
+	if (!turn_may_pass_early(sched, client))
+		return false;
+	if (gang_is_bound(sched, client))
+		return !gang_fits_beside(sched, client) && gang_can_come_early(sched, client);
+	/* Beside all others it comes as everybody does; but not before one that is to be back. */
+	if (fit_beside(sched, client))
+		return first != client && sched->clients[first].is_displaced;
+	return fit_by_switch(sched, client) && sched->clients[client].spared_ns != sched->now_ns;
+}
+
+/* The first sleeper that may come early; those that have had their share wait as others do. */
+static uint32_t early_next(struct sched *sched, uint32_t gpu)
+{
+	uint32_t next, n = 0;
+
+	for (uint32_t i = sched->gpus[gpu].woken.first; i != SCHED_NONE && n < EARLY_LOOKS; n++) {
+		next = sched->clients[i].link[SCHED_LINK_WOKEN].next;
+		if (!sleeper_is_below_share(sched, i))
+			sleeper_leave(sched, i, SCHED_WAKING_SHARE);
+		else if (early_is_able(sched, i))
+			return i;
+		i = next;
+	}
+	return SCHED_NONE;
+}
+
+/* The displaced client is to be back soon, whoever passes it. */
+static void turn_set_guest(struct sched *sched, uint32_t client)
+{
+	uint32_t first = sched->gpus[sched->clients[client].gpu].queue.first;
+
+	if (first != client && sched->clients[first].is_displaced &&
+	    !is_of_one_gang(sched, first, client))
+		sched->clients[client].is_guest = true;
+}
+
+/* After gang_early_ns(): those members that come by a switch are early ones. */
+static void admit_gang_early(struct sched *sched, uint32_t client)
+{
+	uint32_t gang = sched->clients[client].gang;
+
+	for (uint32_t i = sched->clients[gang].gang_here.members.first; i != SCHED_NONE;
+	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
+		bool is_early = sched->clients[i].ends_ns > 0;
+
+		if (sched->clients[i].state != SCHED_CLIENT_WAITING || sched->clients[i].is_hung)
+			continue;
+		if (is_early)
+			sleeper_come(sched, i);
+		else
+			turn_set_guest(sched, i);
+		admit_client(sched, i, is_early);
+	}
+}
+
+static bool admit_early(struct sched *sched, uint32_t gpu)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t ready_ns;
+	uint32_t client;
+	bool is_gang;
+
+	g->early_ns = SCHED_NO_DEADLINE;
+	if (!sleeper_is_on(sched) || g->woken.n == 0 || g->coming.n > 0)
+		return false;
+	client = early_next(sched, gpu);
+	if (client == SCHED_NONE)
+		return false;
+	is_gang = gang_is_bound(sched, client);
+	ready_ns = is_gang ? gang_early_ns(sched, client) : plan_early(sched, client);
+	if (ready_ns > sched->now_ns) {
+		g->early_ns = ready_ns;
+		return false;
+	}
+	if (is_gang) {
+		admit_gang_early(sched, client);
+		return true;
+	}
+	sleeper_come(sched, client);
+	admit_client(sched, client, true);
+	return true;
+}
+
 static bool admit_beside(struct sched *sched, uint32_t client, uint32_t head)
 {
 	const struct sched_gpu *g = &sched->gpus[sched->clients[client].gpu];
 
-	if (sched->clients[client].is_resting ||
-	    g->coming.n >= (head == SCHED_NONE ? COMING_MAX : PASSERS_MAX) ||
+	bool is_guest = head != SCHED_NONE && sched->clients[head].is_displaced &&
+			sched->clients[client].state == SCHED_CLIENT_WAITING &&
+			!sched->clients[client].is_displaced;
+
+	if (sched->clients[client].is_resting || sched->clients[client].is_called_off ||
+	    g->coming.n >= (head == SCHED_NONE ? TURN_COMING_MAX : TURN_PASSERS_MAX) ||
 	    !fit_beside(sched, client))
 		return false;
+	/* A sleeper passes within its bounds: admit_early(). */
+	if (is_guest && sched->clients[client].waking == SCHED_WAKING_SOON && sleeper_is_on(sched))
+		return false;
 	plan_beside(sched, client);
+	/* The displaced client is to be back soon, whoever passes it. */
+	if (is_guest)
+		sched->clients[client].is_guest = true;
 	admit_client(sched, client, false);
 	return true;
+}
+
+/* All members of client's gang that wait are chosen in one step. */
+static void admit_gang(struct sched *sched, uint32_t client, bool has_switched)
+{
+	uint32_t gang = sched->clients[client].gang;
+
+	for (uint32_t i = sched->clients[gang].gang_here.members.first; i != SCHED_NONE;
+	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
+		if (sched->clients[i].state != SCHED_CLIENT_WAITING || sched->clients[i].is_hung)
+			continue;
+		if (!has_switched) {
+			plan_beside(sched, i);
+			turn_set_guest(sched, i);
+		}
+		admit_client(sched, i, has_switched);
+	}
+}
+
+/*
+ * client, a member of a gang, waits. is_first: its turn has come as far as this GPU goes. true:
+ * something has changed.
+ */
+static bool admit_member(struct sched *sched, uint32_t client, bool is_first)
+{
+	if (is_first && gang_call(sched, client))
+		return true; /* it may be the head by that */
+	if (!gang_fits_beside(sched, client))
+		return false;
+	admit_gang(sched, client, false);
+	return true;
+}
+
+/* The gang that is next here is before all but critical clients. */
+static bool is_before_gang(const struct sched *sched, uint32_t client)
+{
+	return client != SCHED_NONE && sched->clients[client].is_resident &&
+	       queue_able(sched, client) == client;
 }
 
 static bool admit_next(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
-	uint32_t n = 0, head = SCHED_NONE;
+	uint32_t n = 0, head = SCHED_NONE, first = gang_head(sched, gpu);
+	bool is_kept = g->sums.n_displaced > 0;
 
+	/* A gang that makes way is back before all but critical clients: gang_comes_back(). */
+	if (is_kept && !is_before_gang(sched, g->queue.first)) {
+		turn_set_head(sched, gpu, SCHED_NONE);
+		return admit_stalled(sched, gpu);
+	}
+	if (first != SCHED_NONE && !is_before_gang(sched, g->queue.first)) {
+		head = first;
+		turn_set_head(sched, gpu, head);
+		if (gang_can_switch(sched, head)) {
+			admit_gang(sched, head, true);
+			return true;
+		}
+	}
 	for (uint32_t i = g->queue.first; i != SCHED_NONE && n < LINE_LOOK_AHEAD;
-	     i = next_in_line(sched, i), n++) {
+	     i = turn_next_in_line(sched, i), n++) {
 		uint32_t able;
 
-		if (head_is_held_up(sched, head) && sched->clients[i].state == SCHED_CLIENT_WAITING)
+		if (is_kept && !sched->clients[i].is_resident)
+			break;
+		if (sched->clients[i].state == SCHED_CLIENT_WAITING && gang_is_bound(sched, i)) {
+			if (i != head && !turn_head_is_held_up(sched, head) &&
+			    admit_member(sched, i, head == SCHED_NONE))
+				return true;
+			if (head == SCHED_NONE && sched->clients[i].is_displaced) {
+				if (!gang_comes_back(sched, i)) {
+					gang_lose_place(sched, i);
+					return true;
+				}
+				head = i;
+				turn_set_head(sched, gpu, head);
+			}
+			if (head != SCHED_NONE)
+				continue;
+		} else if (turn_head_is_held_up(sched, head) &&
+			   sched->clients[i].state == SCHED_CLIENT_WAITING) {
 			continue;
-		if (admit_beside(sched, i, head))
+		} else if (admit_beside(sched, i, head)) {
 			return true;
+		}
 		if (head != SCHED_NONE)
 			continue;
 		able = queue_able(sched, i);
+		/* Others of its owner would stand in for it, before their turn. */
+		if (able != i && sched->clients[i].is_displaced) {
+			sched->clients[i].is_displaced = false;
+			queue_rank(sched, i);
+			return true;
+		}
 		if (able == SCHED_NONE)
 			continue;
 		if (able != i && admit_beside(sched, able, head))
@@ -220,7 +438,7 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 		head = able;
 		turn_set_head(sched, gpu, head);
 		if (fit_by_switch(sched, head) && plan_head(sched, head) &&
-		    g->coming.n < COMING_MAX) {
+		    g->coming.n < TURN_COMING_MAX) {
 			admit_client(sched, head, true);
 			return true;
 		}
@@ -272,6 +490,7 @@ static void turn_set_wake(struct sched *sched, uint32_t gpu)
 	g->wake_ns = ages_ns;
 	if (g->is_out)
 		return;
+	g->wake_ns = u64_min(ages_ns, g->early_ns);
 	if (plan_stalled(sched, gpu) != SCHED_NONE)
 		g->wake_ns = sched->now_ns + 1; /* put back in this moment */
 	if (g->head == SCHED_NONE || !fit_by_switch(sched, g->head))
@@ -300,14 +519,28 @@ static bool turn_advance(struct sched *sched, uint32_t gpu)
 		return false;
 	}
 	return grant_next(sched, gpu) || make_room(sched, gpu) || grant_part(sched, gpu) ||
-	       admit_next(sched, gpu);
+	       admit_early(sched, gpu) || admit_next(sched, gpu);
+}
+
+/* Once a change: those that still wait watch again. */
+static void turn_tell_watchers(struct sched *sched, uint32_t gpu)
+{
+	uint32_t watchers = sched->gpus[gpu].watchers;
+
+	sched->gpus[gpu].watchers = 0;
+	for (uint32_t i = 0; i < SCHED_GPUS_MAX; i++) {
+		if (watchers & 1u << i)
+			sched->gpus[i].is_recheck_due = true;
+	}
 }
 
 void turn_dispatch(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
+	bool has_changed = g->is_dirty;
 	uint32_t n = 0;
 
+	g->is_recheck_due = false;
 	queue_age(sched, gpu);
 	do {
 		if (!act_has_room(sched)) {
@@ -317,6 +550,9 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		n++;
 		assert(n <= ROUNDS_MAX);
 	} while (turn_advance(sched, gpu));
+	/* A recheck that changes nothing tells nobody: two GPUs would tell each other for ever. */
+	if (has_changed || n > 1)
+		turn_tell_watchers(sched, gpu);
 
 	if (g->sums.charged > fit_room(sched, gpu)) {
 		if (!g->is_overcommitted)
@@ -326,6 +562,8 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		g->is_overcommitted = false;
 	}
 	turn_set_wake(sched, gpu);
-	g->is_dirty = !notice_update(sched, gpu) || !forecast_update(sched, gpu);
+	g->is_dirty = !notice_update(sched, gpu) || !forecast_update(sched, gpu) ||
+		      !ahead_update(sched, gpu);
 	g->wake_ns = u64_min(g->wake_ns, forecast_wake_ns(sched, gpu));
+	g->wake_ns = u64_min(g->wake_ns, ahead_wake_ns(sched, gpu));
 }

@@ -27,7 +27,29 @@
 
 void turn_dispatch(struct sched *sched, uint32_t gpu);
 
+/*
+ * How many may come at once. Few, because they are looked at one by one; passers take
+ * only part, so that there is always a place for the head.
+ */
+#define TURN_COMING_MAX  16
+#define TURN_PASSERS_MAX 8
+
+/* client, which comes, cannot have the room after all: it goes back to where it stood. */
+void turn_put_back(struct sched *sched, uint32_t client);
+
+/* Nobody passes head: whoever did would be one more that it waits for. head may be SCHED_NONE. */
+bool turn_head_is_held_up(const struct sched *sched, uint32_t head);
+
+/* The next one in client's line. */
+static inline uint32_t turn_next_in_line(const struct sched *sched, uint32_t client)
+{
+	return sched->clients[client].link[SCHED_LINK_LINE].next;
+}
+
 /* client, in the queue, is chosen at once if it fits: however long the queue is. */
 void turn_admit(struct sched *sched, uint32_t client);
+
+/* client, a sleeper that waits, passes nobody whom it must not pass before its turn. */
+bool turn_may_pass_early(const struct sched *sched, uint32_t client);
 
 #endif

@@ -182,6 +182,12 @@ static void actions_send_drop(struct server *server, struct peer *peer,
 		server_queue_body(server, peer, NVSHARE_MSG_DROP_LOCK, &drop);
 }
 
+/* A client gives up what it can spare while it waits, whoever's turn it is. */
+static uint32_t actions_wait_why(const struct sched_action *action)
+{
+	return action->why == SCHED_WAIT_GANG ? NVSHARE_WAIT_TURN : (uint32_t)action->why;
+}
+
 static void actions_send(struct server *server, struct peer *peer,
 			 const struct sched_action *action)
 {
@@ -198,7 +204,7 @@ static void actions_send(struct server *server, struct peer *peer,
 	case SCHED_ACTION_WAIT:
 		server_queue_body(server, peer, NVSHARE_MSG_WAIT_FOR_MEM,
 				  &(struct nvshare_wait_for_mem){action->bytes, action->position,
-								 action->why});
+								 actions_wait_why(action)});
 		break;
 	case SCHED_ACTION_BUDGET:
 		actions_give_budget(server, peer, action->budget);
@@ -219,6 +225,10 @@ static void actions_send(struct server *server, struct peer *peer,
 		break;
 	case SCHED_ACTION_BEAT:
 		actions_send_beat(server, peer);
+		break;
+	case SCHED_ACTION_AHEAD:
+		server_queue_body(server, peer, NVSHARE_MSG_COPY_AHEAD,
+				  &(struct nvshare_copy_ahead){action->bytes});
 		break;
 	case SCHED_ACTION_REPORT:
 		break;
@@ -274,7 +284,8 @@ static void actions_trace(struct server *server, struct peer *peer,
 		break;
 	case SCHED_ACTION_WAIT:
 		entry.kind = NVSHARE_TRACE_WAIT;
-		entry.detail = (uint8_t)action->why;
+		entry.detail =
+			action->why == SCHED_WAIT_GANG ? NVSHARE_WAIT_GANG : (uint8_t)action->why;
 		break;
 	case SCHED_ACTION_BUDGET:
 		if (sched_client_state(&server->sched, peer->slot) != SCHED_CLIENT_INCOMING)
@@ -285,6 +296,7 @@ static void actions_trace(struct server *server, struct peer *peer,
 	case SCHED_ACTION_REFUSE:
 	case SCHED_ACTION_PREPARE:
 	case SCHED_ACTION_BEAT:
+	case SCHED_ACTION_AHEAD:
 	case SCHED_ACTION_REPORT:
 		return;
 	}
@@ -322,6 +334,7 @@ static void actions_note(struct server *server, struct peer *peer,
 	case SCHED_ACTION_BUDGET:
 	case SCHED_ACTION_PREPARE:
 	case SCHED_ACTION_BEAT:
+	case SCHED_ACTION_AHEAD:
 		break;
 	}
 }

@@ -138,11 +138,12 @@ static void client_on_register(struct server *server, struct peer *peer,
 	server->n_clients++;
 	server->gpus.at[peer->gpu].n_clients++;
 	server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
-		   "join client=%u gpu=%u pid=%d uid=%u running=%d back=%d name=\"%s\""
-		   " pod=\"%s\" container=%.12s",
+		   "join client=%u gpu=%u pid=%d uid=%u running=%d back=%d name=%s pod=%s"
+		   " container=%.12s",
 		   peer->id, peer->gpu, (int)peer->cred.pid, (unsigned int)peer->cred.uid,
 		   !!(reg->flags & NVSHARE_REGISTER_RUNNING),
-		   !!(reg->flags & NVSHARE_REGISTER_RECONNECT), peer->name, peer->pod.name,
+		   !!(reg->flags & NVSHARE_REGISTER_RECONNECT), TEXT_QUOTED(peer->name),
+		   TEXT_QUOTED(peer->pod.name),
 		   *peer->pod.group.container ? peer->pod.group.container : "none");
 	trace_client(server, peer,
 		     &(struct nvshare_trace_entry){
@@ -157,7 +158,9 @@ static void client_on_register(struct server *server, struct peer *peer,
 	peer->context_told = hearsay_context(server, peer);
 	answer.context_bytes = peer->context_told;
 	answer.reserve_percent = server->reconfigure.gpus[peer->gpu].config.reserve_percent;
-	answer.flags = NVSHARE_REGISTERED_WATCH | NVSHARE_REGISTERED_ORION;
+	answer.flags = NVSHARE_REGISTERED_WATCH | NVSHARE_REGISTERED_ORION |
+		       NVSHARE_REGISTERED_SLABS | NVSHARE_REGISTERED_CLEAN |
+		       NVSHARE_REGISTERED_BYPASS | NVSHARE_REGISTERED_GANG;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
 	job_programs_join(server, peer);
@@ -363,6 +366,20 @@ static void client_on_heartbeat(struct server *server, struct peer *peer,
 	(void)dispatch_event(server, &event);
 }
 
+static void client_on_clean(struct server *server, struct peer *peer,
+			    const struct nvshare_clean *clean)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_AHEAD,
+		.client = peer->slot,
+		.bytes = clean->bytes,
+		.is_done = clean->is_done,
+	};
+
+	peer->clean = *clean;
+	(void)dispatch_event(server, &event);
+}
+
 /* A counter that falls counts from another start: the end and the start came within a second. */
 static bool client_has_other_orion(const struct nvshare_orion *before,
 				   const struct nvshare_orion *now)
@@ -417,9 +434,18 @@ static bool client_on_message(struct server *server, struct peer *peer, const st
 	case NVSHARE_MSG_ORION:
 		client_on_orion(server, peer, &msg->body.orion);
 		return true;
+	case NVSHARE_MSG_CLEAN:
+		client_on_clean(server, peer, &msg->body.clean);
+		return true;
 	case NVSHARE_MSG_WATCH:
 		peer->is_watching = true;
 		states_watch(server, peer);
+		return true;
+	case NVSHARE_MSG_BORROW:
+		lending_borrow(server, peer);
+		return true;
+	case NVSHARE_MSG_GANG:
+		gangs_take(server, peer, &msg->body.gang);
 		return true;
 	default:
 		return false;
@@ -435,7 +461,9 @@ void client_messages_handle(struct server *server, struct peer *peer, const stru
 		msg->header.type == NVSHARE_MSG_HEARTBEAT || msg->header.type == NVSHARE_MSG_PING ||
 		msg->header.type == NVSHARE_MSG_ACTIVITY ||
 		msg->header.type == NVSHARE_MSG_SHARE_SET ||
-		msg->header.type == NVSHARE_MSG_WATCH || msg->header.type == NVSHARE_MSG_ORION;
+		msg->header.type == NVSHARE_MSG_WATCH || msg->header.type == NVSHARE_MSG_ORION ||
+		msg->header.type == NVSHARE_MSG_BORROW || msg->header.type == NVSHARE_MSG_CLEAN ||
+		msg->header.type == NVSHARE_MSG_GANG;
 
 	log_debug("message peer=%u type=%s", peer->slot, msg_name(msg->header.type));
 	switch (peer->state) {

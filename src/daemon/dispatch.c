@@ -97,5 +97,6 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	shares_gone(server, peer);
 	job_programs_leave(server, peer);
 	(void)dispatch_event(server, &event);
+	gangs_forget(server, peer);
 	measure_left(server, peer->gpu);
 }

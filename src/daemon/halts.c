@@ -20,6 +20,13 @@ static const char *halts_drain_reason(uint32_t halt)
 	return halt < NVSHARE_HALT_COUNT && names[halt] ? names[halt] : "unknown";
 }
 
+static const char *halts_stay_reason(uint32_t flags)
+{
+	if (flags & NVSHARE_REPORT_BYPASS)
+		return "bypass";
+	return flags & NVSHARE_REPORT_RDMA ? "rdma" : "no-proc";
+}
+
 void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_t flags)
 {
 	uint32_t stays = flags & ~peer->report_flags;
@@ -34,7 +41,7 @@ void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_
 	if (stays)
 		server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
 			   "stays client=%u gpu=%u reason=%s", peer->id, peer->gpu,
-			   stays & NVSHARE_REPORT_RDMA ? "rdma" : "no-proc");
+			   halts_stay_reason(stays));
 	if (!is_news || !server_may_log(server, peer->pod.owner, LOG_LEVEL_INFO))
 		return;
 	if (halt == NVSHARE_HALT_FREEZE)

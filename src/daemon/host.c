@@ -18,7 +18,7 @@ static bool host_has(const struct peer *peer)
 static bool host_tell_peer(struct server *server, struct peer *peer)
 {
 	const struct nvshare_host_memory now = {
-		.others = server->host.bytes - peer->mem.host,
+		.others = server->host.bytes - peer->mem.host + lending_bytes(server),
 		.wanted = server->host.wanted - peer->mem.host_wanted,
 	};
 	bool counts_others = peer->is_host_taker || peer->mem.host_wanted;
@@ -58,6 +58,7 @@ void host_tell(struct server *server)
 {
 	if (!server->host.is_news)
 		return;
+	lending_update(server);
 	server->host.is_news = false;
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		if (host_has(&server->peers[i]) && !host_tell_peer(server, &server->peers[i]))
@@ -68,7 +69,7 @@ void host_tell(struct server *server)
 uint64_t host_others(const struct server *server, struct peer *peer, bool is_taker)
 {
 	peer->is_host_taker = is_taker;
-	peer->host.others = server->host.bytes - peer->mem.host;
+	peer->host.others = server->host.bytes - peer->mem.host + lending_bytes(server);
 	return peer->host.others;
 }
 
@@ -94,7 +95,8 @@ static uint64_t host_staying(const struct peer *peer)
  */
 uint64_t host_coming(const struct server *server, const struct peer *from, uint32_t to)
 {
-	uint64_t bytes = 0, lacked = server->host.wanted - from->mem.host_wanted;
+	uint64_t lacked = server->host.wanted - from->mem.host_wanted;
+	uint64_t bytes = lending_coming_bytes(server, from->slot, to);
 
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];

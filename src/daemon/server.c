@@ -9,10 +9,12 @@
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +32,7 @@
 #define EVENTS_A_BATCH 256
 
 /* More than any node needs, and not so many that a kernel refuses. */
-#define FDS_WANTED (2 * SERVER_PEERS_MAX + JOB_QUEUE_MAX + 4096)
+#define FDS_WANTED (2 * SERVER_PEERS_MAX + JOB_QUEUE_MAX + 2 * POOL_SLABS_MAX + 4096 + 4096)
 
 /* ---- set-up ---------------------------------------------------------------- */
 
@@ -187,11 +189,17 @@ static int server_open_listener(struct server *server)
 
 static int server_allocate(struct server *server)
 {
-	const struct users_limits limits = users_limits(server_raise_fd_limit(), SERVER_PEERS_MAX);
+	uint64_t n_fds = server_raise_fd_limit(), n_slab_fds = lending_fds(n_fds);
+	uint32_t n_ticket_fds = tickets_fds(n_fds);
+	const struct users_limits limits =
+		users_limits(n_fds - n_slab_fds - n_ticket_fds, SERVER_PEERS_MAX);
 	int r;
 
-	log_debug("limits connections=%u clients=%u pidfds=%u jobs=%u", limits.n_peers,
-		  limits.n_clients, limits.n_pidfds, limits.n_jobs);
+	log_debug("limits connections=%u clients=%u pidfds=%u jobs=%u slabs=%llu", limits.n_peers,
+		  limits.n_clients, limits.n_pidfds, limits.n_jobs,
+		  (unsigned long long)n_slab_fds / 2);
+	server->lending.n_fds = (uint32_t)n_slab_fds;
+	server->tickets.n_fds_max = n_ticket_fds;
 	/*
 	 * The size is fixed, so no message makes the daemon allocate. Untouched pages cost
 	 * nothing.
@@ -206,12 +214,15 @@ static int server_allocate(struct server *server)
 	    !server->free_slots || !server->tools.snapshot.parts)
 		return -ENOMEM;
 	r = users_init(&server->users, &limits);
+	if (!r)
+		r = gangs_init(&server->gangs, SERVER_PEERS_MAX);
 	return r ? r : doubts_init(server);
 }
 
 int server_init(struct server *server, const struct settings *settings)
 {
 	const struct group *group = getgrnam("nvshare");
+	char path[PATH_MAX + sizeof("/" NVSHARE_SOCK_NAME)];
 	int r;
 
 	server->settings = *settings;
@@ -248,11 +259,15 @@ int server_init(struct server *server, const struct settings *settings)
 	measure_tell_new(server);
 	reconfigure_note_gpus(server);
 	states_open(server);
-	r = job_queue_open(server);
+	r = lending_open(server);
+	if (!r)
+		r = tickets_open(server);
+	if (!r)
+		r = job_queue_open(server);
 	if (r)
 		return log_errno(LOG_LEVEL_ERROR, r, "cannot start");
-	log_info("listening socket=%s/" NVSHARE_SOCK_NAME " gpus=%u", server_dir(server),
-		 server->gpus.n);
+	(void)snprintf(path, sizeof(path), "%s/" NVSHARE_SOCK_NAME, server_dir(server));
+	log_info("listening socket=%s gpus=%u", TEXT_QUOTED(path), server->gpus.n);
 	notify_ready(server, "listening on %s/" NVSHARE_SOCK_NAME ", gpus=%u", server_dir(server),
 		     server->gpus.n);
 	return 0;
@@ -275,6 +290,9 @@ void server_deinit(struct server *server)
 	 * close() here could wait: that of a peer, or that of the listener, which drops what was
 	 * sent before accept().
 	 */
+	tickets_close(server);
+	lending_close(server);
+	gangs_deinit(&server->gangs);
 	users_deinit(&server->users);
 	doubts_deinit(server);
 	free(server->tools.snapshot.parts);

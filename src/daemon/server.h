@@ -33,13 +33,16 @@
 #include "daemon/peers/admission.h"
 #include "daemon/peers/connections.h"
 #include "daemon/peers/flow.h"
+#include "daemon/peers/gangs.h"
 #include "daemon/peers/peer.h"
 #include "daemon/peers/pods.h"
 #include "daemon/peers/users.h"
+#include "daemon/pool/lending.h"
 #include "daemon/relay.h"
 #include "daemon/settings/reconfigure.h"
 #include "daemon/settings/settings.h"
 #include "daemon/shares.h"
+#include "daemon/tickets/tickets.h"
 #include "daemon/tools/alerts.h"
 #include "daemon/tools/events.h"
 #include "daemon/tools/tools.h"
@@ -90,15 +93,18 @@ struct server {
 	struct doubts *doubts;
 	struct events events;
 	struct flow flow;
+	struct gangs gangs;
 	struct grace grace;
 	struct host host;
 	struct job_queue jobs;
 	struct http http;
+	struct lending lending;
 	struct measure measure;
 	struct notify notify;
 	struct reconfigure reconfigure;
 	struct states states;
 	struct metrics_counts metrics_counts[SCHED_GPUS_MAX]; /* actions.c, client_messages.c */
+	struct tickets tickets;
 	struct tools tools;
 	struct trace trace;
 };

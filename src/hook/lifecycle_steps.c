@@ -4,6 +4,7 @@
 
 #include "hook/agent/agent.h"
 #include "hook/base/lifecycle.h"
+#include "hook/clean/hash.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/bell.h"
 #include "hook/gate/device.h"
@@ -14,13 +15,29 @@
 #include "hook/orion/orion.h"
 #include "hook/pager/pager.h"
 #include "hook/pools/pools.h"
+#include "hook/table/elf_object.h"
+#include "hook/tickets/tickets.h"
 
+/* One a line. */
+/* clang-format off */
 lifecycle_step *const lifecycle_on_fork_child[] = {
-	agent_after_fork_child,  bell_after_fork_child,   gate_after_fork_child,
-	device_after_fork_child, budget_after_fork_child, context_cost_after_fork_child,
-	pager_after_fork_child,  pools_after_fork_child,  rdma_after_fork_child,
-	freeze_after_fork_child, orion_after_fork_child,  NULL,
+	agent_after_fork_child,
+	bell_after_fork_child,
+	gate_after_fork_child,
+	device_after_fork_child,
+	budget_after_fork_child,
+	context_cost_after_fork_child,
+	pager_after_fork_child,
+	hash_after_fork_child,
+	pools_after_fork_child,
+	tickets_after_fork_child,
+	rdma_after_fork_child,
+	freeze_after_fork_child,
+	orion_after_fork_child,
+	elf_object_after_fork_child,
+	NULL,
 };
+/* clang-format on */
 
 /* The agent first: it may be about to freeze, or to thaw. */
 lifecycle_step *const lifecycle_on_exit[] = {agent_stop, freeze_stop, NULL};

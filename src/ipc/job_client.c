@@ -99,7 +99,10 @@ static int client_connect(struct job_client *client, uint64_t end_ns)
 
 static int client_ask_place(struct job_client *client)
 {
-	int r = client_send(client, NVSHARE_MSG_SUBMIT, SEQ_ASK, &client->submit);
+	const struct nvshare_submit_gang with_gang = {client->submit, client->gang};
+	int r = client->gang.size
+			? client_send(client, NVSHARE_MSG_SUBMIT_GANG, SEQ_ASK, &with_gang)
+			: client_send(client, NVSHARE_MSG_SUBMIT, SEQ_ASK, &client->submit);
 
 	client->is_pending = !r;
 	return r;
@@ -302,12 +305,19 @@ static int client_give_up(struct job_client *client)
 
 int job_client_submit(struct job_client *client, const struct nvshare_submit *submit)
 {
+	return job_client_submit_gang(client, submit, &(struct nvshare_gang){.size = 0});
+}
+
+int job_client_submit_gang(struct job_client *client, const struct nvshare_submit *submit,
+			   const struct nvshare_gang *gang)
+{
 	uint64_t end_ns = clock_now_ns() + ANSWER_NS;
 	bool is_news, was_there;
 	int r;
 
 	client_disconnect(client);
 	client->submit = *submit;
+	client->gang = *gang;
 	client->job = (struct nvshare_job){.job = 0};
 	client->is_unknown = false;
 	client->has_lost_place = false;

@@ -38,9 +38,10 @@ struct job_client {
 	const char *dir; /* of the socket, borrowed; NULL: as sock_dir() has it */
 	int fd;          /* -1: not connected */
 	struct nvshare_submit submit;
-	struct nvshare_job job;  /* as heard last; job.job 0: there is no place yet */
-	bool is_asking_position; /* the caller wants to know the place as it changes */
-	bool is_pending;         /* a submission or an attachment is not answered yet */
+	struct nvshare_gang gang; /* size 0: none */
+	struct nvshare_job job;   /* as heard last; job.job 0: there is no place yet */
+	bool is_asking_position;  /* the caller wants to know the place as it changes */
+	bool is_pending;          /* a submission or an attachment is not answered yet */
 	bool is_unknown; /* the scheduler has lost the running job: nobody manages it any more */
 	bool is_end_answered; /* of the last job_client_ended() */
 	bool has_lost_place;  /* the scheduler had forgotten the place, and there is a new one */
@@ -60,6 +61,9 @@ void job_client_deinit(struct job_client *client);
  * may have a GPU already. Else JOB_CLIENT_E_*, with the reason in client->text.
  */
 int job_client_submit(struct job_client *client, const struct nvshare_submit *submit);
+/* The same for a job that starts together with others of its gang, as SUBMIT_GANG says. */
+int job_client_submit_gang(struct job_client *client, const struct nvshare_submit *submit,
+			   const struct nvshare_gang *gang);
 
 /*
  * Hears what has come, and connects again where the connection is lost. Call it when client->fd has

@@ -29,6 +29,8 @@ _Static_assert(sizeof(struct nvshare_set_share) == 48, "set_share");
 _Static_assert(sizeof(struct nvshare_share_set) == 24, "share_set");
 _Static_assert(sizeof(struct nvshare_host_memory) == 16, "host_memory");
 _Static_assert(sizeof(struct nvshare_handover) == 8, "handover");
+_Static_assert(sizeof(struct nvshare_slabs) == 8, "slabs");
+_Static_assert(sizeof(struct nvshare_status_pool) == 32, "status_pool");
 _Static_assert(sizeof(struct nvshare_result_msg) == 260, "result_msg");
 _Static_assert(sizeof(struct nvshare_set_text) == 616, "set_text");
 _Static_assert(sizeof(struct nvshare_get_config) == 8, "get_config");
@@ -39,6 +41,7 @@ _Static_assert(sizeof(struct nvshare_trace) == 992, "trace");
 _Static_assert(sizeof(struct nvshare_get_events) == 16, "get_events");
 _Static_assert(sizeof(struct nvshare_event) == 352, "event");
 _Static_assert(sizeof(struct nvshare_submit) == 672, "submit");
+_Static_assert(sizeof(struct nvshare_submit_gang) == 808, "submit_gang");
 _Static_assert(sizeof(struct nvshare_job_ref) == 8, "job_ref");
 _Static_assert(sizeof(struct nvshare_job_ended) == 16, "job_ended");
 _Static_assert(sizeof(struct nvshare_job) == 592, "job");
@@ -120,6 +123,15 @@ static bool mem_in_range(const struct nvshare_mem *mem)
 	return sum <= BYTES_MAX;
 }
 
+static bool submit_has_nuls(const struct nvshare_submit *submit)
+{
+	return has_nul(submit->name, sizeof(submit->name)) &&
+	       has_nul(submit->model, sizeof(submit->model)) &&
+	       has_nul(submit->type, sizeof(submit->type)) &&
+	       has_nul(submit->apart, sizeof(submit->apart)) &&
+	       has_nul(submit->gpus, sizeof(submit->gpus));
+}
+
 static int check_strings(const struct msg *msg)
 {
 #define HAS_NUL(part, field) has_nul(msg->body.part.field, sizeof(msg->body.part.field))
@@ -128,6 +140,12 @@ static int check_strings(const struct msg *msg)
 	switch (msg->header.type) {
 	case NVSHARE_MSG_REGISTER:
 		is_good = HAS_NUL(registration, name) && HAS_NUL(registration, pod);
+		break;
+	case NVSHARE_MSG_GANG:
+		is_good = HAS_NUL(gang, name);
+		break;
+	case NVSHARE_MSG_STATUS_GANG:
+		is_good = HAS_NUL(status_gang, name);
 		break;
 	case NVSHARE_MSG_STATUS_NODE:
 		is_good = HAS_NUL(status_node, version);
@@ -156,8 +174,11 @@ static int check_strings(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_SUBMIT:
 	case NVSHARE_MSG_PLACE: /* of the same body */
-		is_good = HAS_NUL(submit, name) && HAS_NUL(submit, model) &&
-			  HAS_NUL(submit, type) && HAS_NUL(submit, apart) && HAS_NUL(submit, gpus);
+		is_good = submit_has_nuls(&msg->body.submit);
+		break;
+	case NVSHARE_MSG_SUBMIT_GANG:
+		is_good = submit_has_nuls(&msg->body.submit_gang.submit) &&
+			  HAS_NUL(submit_gang, gang.name);
 		break;
 	case NVSHARE_MSG_JOB:
 		is_good = HAS_NUL(job, gpu_uuid) && HAS_NUL(job, name) && HAS_NUL(job, model) &&
@@ -168,7 +189,7 @@ static int check_strings(const struct msg *msg)
 	return is_good ? 0 : MSG_E_STRING;
 }
 
-#define REPORT_FLAGS (NVSHARE_REPORT_RDMA | NVSHARE_REPORT_NO_PROC)
+#define REPORT_FLAGS (NVSHARE_REPORT_RDMA | NVSHARE_REPORT_NO_PROC | NVSHARE_REPORT_BYPASS)
 
 static bool claim_in_range(const struct nvshare_claim *claim)
 {
@@ -184,6 +205,11 @@ static bool register_in_range(const struct nvshare_register *reg)
 	return !(reg->flags & ~flags) && reg->backend <= NVSHARE_BACKEND_MANAGED &&
 	       reg->gpu_total_bytes <= BYTES_MAX && mem_in_range(&reg->mem) &&
 	       claim_in_range(&reg->claim);
+}
+
+static bool clean_in_range(const struct nvshare_clean *clean)
+{
+	return clean->bytes <= BYTES_MAX && clean->is_done <= 1;
 }
 
 static bool client_in_range(const struct nvshare_status_client *client)
@@ -233,6 +259,12 @@ static bool submit_in_range(const struct nvshare_submit *submit)
 	       submit->n_retries <= NVSHARE_JOB_RETRIES_MAX;
 }
 
+static bool submit_gang_in_range(const struct nvshare_submit_gang *submit)
+{
+	return submit_in_range(&submit->submit) && submit->gang.size >= 2 &&
+	       submit->gang.size <= NVSHARE_GANG_SIZE_MAX && submit->gang.name[0];
+}
+
 static bool job_in_range(const struct nvshare_job *job)
 {
 	return job->state < NVSHARE_JOB_STATE_COUNT && job->why < NVSHARE_JOB_WHY_COUNT &&
@@ -258,6 +290,8 @@ static bool jobs_in_range(const struct msg *msg)
 	case NVSHARE_MSG_SUBMIT:
 	case NVSHARE_MSG_PLACE:
 		return submit_in_range(&msg->body.submit);
+	case NVSHARE_MSG_SUBMIT_GANG:
+		return submit_gang_in_range(&msg->body.submit_gang);
 	case NVSHARE_MSG_JOB_ENDED:
 		return msg->body.job_ended.exit_code <= 255 &&
 		       msg->body.job_ended.signal <= SIGNAL_MAX &&
@@ -327,6 +361,22 @@ static int check_ranges(const struct msg *msg)
 	case NVSHARE_MSG_ACTIVITY:
 		is_good = msg->body.activity.kind < NVSHARE_ACTIVITY_COUNT &&
 			  msg->body.activity.n_violations <= msg->body.activity.n_tasks;
+		break;
+	case NVSHARE_MSG_COPY_AHEAD:
+		is_good = msg->body.copy_ahead.bytes <= BYTES_MAX;
+		break;
+	case NVSHARE_MSG_CLEAN:
+		is_good = clean_in_range(&msg->body.clean);
+		break;
+	case NVSHARE_MSG_STATUS_CLEAN:
+		is_good = clean_in_range(&msg->body.status_clean.clean);
+		break;
+	case NVSHARE_MSG_GANG:
+		is_good = msg->body.gang.size <= NVSHARE_GANG_SIZE_MAX;
+		break;
+	case NVSHARE_MSG_STATUS_GANG:
+		is_good =
+			msg->body.status_gang.flags <= (NVSHARE_GANG_APART | NVSHARE_GANG_LACKING);
 		break;
 	case NVSHARE_MSG_ORION:
 		is_good = orion_in_range(&msg->body.orion);

@@ -56,7 +56,7 @@ const char *const names_trace[NVSHARE_TRACE_COUNT] = {
 const char *const names_wait[NVSHARE_WAIT_COUNT] = {
 	[NVSHARE_WAIT_TURN] = "turn",           [NVSHARE_WAIT_MEMORY] = "memory",
 	[NVSHARE_WAIT_SWAP] = "swap",           [NVSHARE_WAIT_STUCK] = "stuck",
-	[NVSHARE_WAIT_OUTSIDERS] = "outsiders",
+	[NVSHARE_WAIT_OUTSIDERS] = "outsiders", [NVSHARE_WAIT_GANG] = "gang",
 };
 
 const char *const names_event_level[NVSHARE_EVENT_LEVEL_COUNT] = {
@@ -84,10 +84,12 @@ const char *const names_job_state[NVSHARE_JOB_STATE_COUNT] = {
 };
 
 const char *const names_job_why[NVSHARE_JOB_WHY_COUNT] = {
-	[NVSHARE_JOB_WHY_BEHIND] = "behind", [NVSHARE_JOB_WHY_GRACE] = "grace",
-	[NVSHARE_JOB_WHY_MEMORY] = "memory", [NVSHARE_JOB_WHY_DEGREE] = "degree",
-	[NVSHARE_JOB_WHY_APART] = "apart",   [NVSHARE_JOB_WHY_BOOKED] = "booked",
-	[NVSHARE_JOB_WHY_OUT] = "out",       [NVSHARE_JOB_WHY_NEVER] = "never",
+	[NVSHARE_JOB_WHY_BEHIND] = "behind",   [NVSHARE_JOB_WHY_GRACE] = "grace",
+	[NVSHARE_JOB_WHY_MEMORY] = "memory",   [NVSHARE_JOB_WHY_DEGREE] = "degree",
+	[NVSHARE_JOB_WHY_APART] = "apart",     [NVSHARE_JOB_WHY_BOOKED] = "booked",
+	[NVSHARE_JOB_WHY_OUT] = "out",         [NVSHARE_JOB_WHY_NEVER] = "never",
+	[NVSHARE_JOB_WHY_REST] = "rest",       [NVSHARE_JOB_WHY_GANG] = "gang",
+	[NVSHARE_JOB_WHY_MEMBERS] = "members",
 };
 
 const char *const names_job_end[NVSHARE_JOB_END_COUNT] = {

@@ -153,6 +153,7 @@ struct task {
 	spank_t spank;
 	char node[NVSHARE_NAME_LEN];
 	char name[NVSHARE_NAME_LEN];
+	char step[NVSHARE_NAME_LEN]; /* of all tasks of its step */
 	bool is_script; /* a batch script or an interactive shell: its steps are the work */
 };
 
@@ -210,6 +211,7 @@ static void task_identify(struct task *task)
 	else
 		(void)snprintf(task->name, sizeof(task->name), NAME_PREFIX "%s.%u.%u", job_text,
 			       step, number);
+	(void)snprintf(task->step, sizeof(task->step), NAME_PREFIX "%s.%u", job_text, step);
 	if (!task_getenv(task, "SLURMD_NODENAME", node, sizeof(node)))
 		(void)snprintf(node, sizeof(node), "localhost");
 	(void)snprintf(task->node, sizeof(task->node), "%.*s", NVSHARE_NAME_LEN - 1, node);
@@ -247,6 +249,28 @@ static void task_set_claim(const struct task *task)
 		(void)snprintf(value, sizeof(value), "%u", options->weight);
 		task_setenv(task, "NVSHARE_WEIGHT", value);
 	}
+}
+
+/* Tasks that need each other run together, or they would wait for those that have no turn. */
+static void task_set_gang(const struct task *task)
+{
+	char inherited[ENV_LEN], automatic[ENV_LEN];
+	struct task_gang_facts facts = {
+		.option = plugin.options.gang,
+		.inherited = task_getenv(task, "NVSHARE_GANG", inherited, sizeof(inherited)),
+		.automatic = task_getenv(task, "NVSHARE_GANG_AUTO", automatic, sizeof(automatic)),
+		.step = task->step,
+		.prefix = NAME_PREFIX,
+	};
+	const char *gang;
+
+	if (!task->is_script)
+		(void)spank_get_item(task->spank, S_JOB_LOCAL_TASK_COUNT, &facts.n_tasks);
+	gang = task_environment_gang(&facts);
+	if (gang)
+		task_setenv(task, "NVSHARE_GANG", gang);
+	else
+		(void)spank_unsetenv(task->spank, "NVSHARE_GANG");
 }
 
 static void task_say(const char *line, void *arg)
@@ -363,6 +387,7 @@ EXPORT int slurm_spank_task_init(spank_t spank, int n_words, char *words[])
 	}
 	task_set_preload(&task, plugin.arguments.library);
 	task_set_claim(&task);
+	task_set_gang(&task);
 	if (task_environment_expand(plugin.arguments.socket_dir, task.node, dir, sizeof(dir)))
 		slurm_error("nvshare: socket_dir is too long");
 	if (*dir)

@@ -27,7 +27,7 @@ static const struct setting_form memory_form = {
 };
 
 /* A name is shown in queues and logs, so it has printable characters only. */
-static int submit_parse_model(const struct setting *setting, const char *value, void *field)
+static int submit_parse_name(const struct setting *setting, const char *value, void *field)
 {
 	size_t len = strlen(value);
 
@@ -44,8 +44,15 @@ static int submit_parse_model(const struct setting *setting, const char *value, 
 _Static_assert(NVSHARE_NAME_LEN == 64, "the text below");
 
 static const struct setting_form model_form = {
-	.parse = submit_parse_model,
+	.parse = submit_parse_name,
 	.allowed = "a name of 1 to 63 printable characters without blanks",
+};
+
+_Static_assert(NVSHARE_GANG_LEN == 128, "the text below");
+
+static const struct setting_form gang_form = {
+	.parse = submit_parse_name,
+	.allowed = "off, or a name of 1 to 127 printable characters without blanks",
 };
 
 #define OPTION(name, its_variable, its_kind, field, type, least, most, its_arg, text, ...) \
@@ -89,6 +96,18 @@ const struct submit_option_row submit_options_table[SUBMIT_OPTION_COUNT_] = {
 				    .max = NVSHARE_NAME_LEN,
 				    .form = &model_form,
 				    .help = "name of the model, by which memory is estimated"},
+			.arg = "NAME",
+		},
+	[SUBMIT_OPTION_GANG] =
+		{
+			.setting =
+				{.key = "nvshare-gang",
+				 .variable = "SLURM_NVSHARE_GANG",
+				 .kind = SETTING_OWN,
+				 .offset = offsetof(struct submit_options, gang),
+				 .max = NVSHARE_GANG_LEN,
+				 .form = &gang_form,
+				 .help = "tasks of one NAME on a node run together; off: none do"},
 			.arg = "NAME",
 		},
 };

@@ -20,6 +20,7 @@ enum submit_option {
 	SUBMIT_OPTION_WEIGHT,
 	SUBMIT_OPTION_CLASS,
 	SUBMIT_OPTION_MODEL,
+	SUBMIT_OPTION_GANG,
 	SUBMIT_OPTION_COUNT_
 };
 
@@ -30,6 +31,7 @@ struct submit_options {
 	uint32_t weight;              /* NVSHARE_WEIGHT_MIN to _MAX; 0: not given */
 	uint32_t claimed_class;       /* enum nvshare_priority; NVSHARE_PRIORITY_COUNT: not given */
 	char model[NVSHARE_NAME_LEN]; /* "": not given */
+	char gang[NVSHARE_GANG_LEN];  /* the same; TASK_GANG_OFF: the tasks are in none */
 };
 
 /* A row: its key is the option's name without "--", its variable carries it. */

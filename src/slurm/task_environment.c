@@ -87,6 +87,21 @@ static bool is_set(const char *text)
 	return text && *text;
 }
 
+const char *task_environment_gang(const struct task_gang_facts *facts)
+{
+	bool is_automatic;
+
+	if (is_set(facts->option))
+		return strcmp(facts->option, TASK_GANG_OFF) != 0 ? facts->option : NULL;
+	if (is_set(facts->inherited) &&
+	    strncmp(facts->inherited, facts->prefix, strlen(facts->prefix)) != 0)
+		return facts->inherited;
+	if (is_set(facts->automatic) && parse_bool(facts->automatic, &is_automatic) == 0 &&
+	    !is_automatic)
+		return NULL;
+	return facts->n_tasks > 1 ? facts->step : NULL;
+}
+
 enum task_gpus task_environment_gpus(const struct task_gpus_facts *facts, char *gpu, size_t size)
 {
 	const char *visible = facts->task_visible;

@@ -8,6 +8,7 @@
  */
 
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * Writes LD_PRELOAD as it should be: library first, if it is not "", then the words of old. Another
@@ -18,6 +19,24 @@ int task_environment_preload(const char *old, const char *library, char *buf, si
 
 /* Writes dir with each "%n" replaced by node. 0, or -ENOSPC with buf cut. */
 int task_environment_expand(const char *dir, const char *node, char *buf, size_t size);
+
+/* --nvshare-gang=off */
+#define TASK_GANG_OFF "off"
+
+struct task_gang_facts {
+	const char *option;    /* of --nvshare-gang; "": not given */
+	const char *inherited; /* NVSHARE_GANG of the task */
+	const char *automatic; /* NVSHARE_GANG_AUTO of the task */
+	const char *step;      /* a name that no other step has */
+	const char *prefix;    /* of all names that the plugin makes */
+	uint32_t n_tasks;      /* of the step on this node */
+};
+
+/*
+ * The gang of a task; NULL: none. The tasks that a step has on a node are one, unless the user says
+ * otherwise. A name that begins with prefix comes from the step around this one, so it counts not.
+ */
+const char *task_environment_gang(const struct task_gang_facts *facts);
 
 enum task_gpus {
 	TASK_GPUS_ANY,     /* nothing chose: the node's scheduler does */

@@ -83,6 +83,22 @@ static size_t sequence_len(const unsigned char *s)
 	return code >= min && is_seen(code) ? n : 0;
 }
 
+const char *text_quote(struct text_quoted *ret, const char *s)
+{
+	size_t at = 0;
+
+	ret->text[at++] = '"';
+	/* Room for an escaped byte, the last quote and the NUL. */
+	for (; *s && at + 4 <= sizeof(ret->text); s++) {
+		if (*s == '"' || *s == '\\')
+			ret->text[at++] = '\\';
+		ret->text[at++] = *s;
+	}
+	ret->text[at++] = '"';
+	ret->text[at] = '\0';
+	return ret->text;
+}
+
 void text_sanitize(char *s)
 {
 	unsigned char *at = (unsigned char *)s;

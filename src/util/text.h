@@ -10,4 +10,19 @@
  */
 void text_sanitize(char *s);
 
+/* Room for the longest text that a message carries, with each byte escaped. */
+struct text_quoted {
+	char text[516];
+};
+
+/*
+ * s as a value of logfmt: in quotes, with a backslash before each quote and backslash. Returns
+ * ret->text. A text that is too long is cut. Lines and other controls stay as they are:
+ * text_sanitize() takes them out.
+ */
+const char *text_quote(struct text_quoted *ret, const char *s);
+
+/* text_quote() for an argument of a log line. */
+#define TEXT_QUOTED(s) text_quote(&(struct text_quoted){{0}}, s)
+
 #endif

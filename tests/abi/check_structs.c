@@ -84,10 +84,36 @@ static void launches(void)
 	VALUE(CU_FUNC_ATTRIBUTE_MAX)
 }
 
+static void node_params(void)
+{
+	SIZE(struct CUDA_MEMSET_NODE_PARAMS_v2_st)
+	MEMBER(struct CUDA_MEMSET_NODE_PARAMS_v2_st, height)
+	MEMBER(struct CUDA_MEMSET_NODE_PARAMS_v2_st, ctx)
+	SIZE(struct CUDA_MEMCPY_NODE_PARAMS_st)
+	MEMBER(struct CUDA_MEMCPY_NODE_PARAMS_st, copyCtx)
+	MEMBER(struct CUDA_MEMCPY_NODE_PARAMS_st, copyParams)
+	SIZE(struct CUgraphNodeParams_st)
+	MEMBER(struct CUgraphNodeParams_st, type)
+	MEMBER(struct CUgraphNodeParams_st, memcpy)
+	MEMBER(struct CUgraphNodeParams_st, memset)
+	MEMBER(struct CUgraphNodeParams_st, alloc)
+	MEMBER(struct CUgraphNodeParams_st, free)
+	MEMBER(struct CUgraphNodeParams_st, reserved2)
+	SIZE(struct CUmemcpy3DOperand_st)
+	MEMBER(struct CUmemcpy3DOperand_st, type)
+	SIZE(struct CUDA_MEMCPY3D_BATCH_OP_st)
+	MEMBER(struct CUDA_MEMCPY3D_BATCH_OP_st, dst)
+	MEMBER(struct CUDA_MEMCPY3D_BATCH_OP_st, extent)
+	MEMBER(struct CUDA_MEMCPY3D_BATCH_OP_st, flags)
+	VALUE(CU_MEMCPY_OPERAND_TYPE_POINTER)
+	VALUE(CU_MEMCPY_OPERAND_TYPE_ARRAY)
+}
+
 int main(void)
 {
 	copies();
 	launches();
+	node_params();
 	SIZE(KERNEL_NODE_PARAMS)
 	MEMBER(KERNEL_NODE_PARAMS, sharedMemBytes)
 	MEMBER(KERNEL_NODE_PARAMS, kernelParams)
@@ -107,10 +133,6 @@ int main(void)
 	VALUE(CU_DEV_RESOURCE_TYPE_INVALID)
 	VALUE(CU_DEV_RESOURCE_TYPE_SM)
 	VALUE(CU_GREEN_CTX_DEFAULT_STREAM)
-	VALUE(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY)
-	VALUE(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION)
-	VALUE(CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY)
-	VALUE(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION)
 	VALUE(CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
 	VALUE(CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)
 	VALUE(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)

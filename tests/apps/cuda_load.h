@@ -57,6 +57,11 @@
 	  (CUdeviceptr *base, size_t *size, CUdeviceptr ptr))                                      \
 	F(cuMemAllocManaged, cuMemAllocManaged, 6000, "",                                          \
 	  (CUdeviceptr *ptr, size_t bytes, unsigned int flags))                                    \
+	F(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, "",                                          \
+	  (CUipcMemHandle *handle, CUdeviceptr ptr))                                               \
+	F(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, 11000, "",                                    \
+	  (CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags))                           \
+	F(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, "", (CUdeviceptr ptr))                   \
 	F(cuMemHostAlloc, cuMemHostAlloc, 2020, "", (void **ptr, size_t bytes, unsigned int flags))\
 	F(cuMemFreeHost, cuMemFreeHost, 2000, "", (void *ptr))                                     \
 	F(cuPointerGetAttribute, cuPointerGetAttribute, 4000, "",                                  \
@@ -75,6 +80,8 @@
 	  (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream))                       \
 	F(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, 3020, "_ptsz",                                  \
 	  (void *dst, CUdeviceptr src, size_t bytes, CUstream stream))                             \
+	F(cuMemcpyAsync, cuMemcpyAsync, 4000, "_ptsz",                                             \
+	  (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream))                       \
 	F(cuMemcpyPeer, cuMemcpyPeer, 4000, "_ptds",                                               \
 	  (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes))  \
 	F(cuMemcpyHtoA, cuMemcpyHtoA_v2, 3020, "_ptds",                                            \
@@ -135,6 +142,13 @@
 	F(cuGraphAddNode, cuGraphAddNode_v2, 12030, "",                                            \
 	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,                      \
 	   const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params))                     \
+	F(cuGraphAddMemsetNode, cuGraphAddMemsetNode, 10000, "",                                   \
+	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
+	   const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx))                                  \
+	F(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 12020, "",                           \
+	  (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params))                         \
+	F(cuStreamBatchMemOp, cuStreamBatchMemOp_v2, 11070, "_ptsz",                               \
+	  (CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags))    \
 	F(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040, "",                                 \
 	  (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,            \
 	   CUdeviceptr ptr))                                                                       \
@@ -197,6 +211,8 @@
 	F(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, "",                   \
 	  (void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,   \
 	   unsigned long long flags))                                                              \
+	F(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, "",               \
+	  (CUmemGenericAllocationHandle *handle, void *shareable, CUmemAllocationHandleType type)) \
 	F(cuMemUnmap, cuMemUnmap, 10020, "", (CUdeviceptr ptr, size_t bytes))                      \
 	F(cuMemSetAccess, cuMemSetAccess, 10020, "",                                               \
 	  (CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *desc, size_t count))

@@ -16,7 +16,16 @@
  *   nvs_spin(ns)                            runs for ns of the card's time
  *   nvs_sum_u32(p, n, out)                  *(u64 *)out += sum of p[i]
  *   nvs_count(p)                            *(u32 *)p += 1, once a launch
+ *   nvs_meet(own, peer, u32 round, u64 ns)  waits for the kernel of another GPU, see below
+ *
+ * Kernels that meet: each GPU has three words, and no other kernel writes any of them. nvs_meet
+ * writes round to peer[0] and waits until own[0] has that round, or a later one. After ns of its
+ * own time it writes round to own[1], and ends: gaps of KERNELS_MEET_GAP_NS, in which it was off
+ * the GPU, do not count. If peer[0] has another value than the one written, it writes round to
+ * own[2], and ends: memory has been lost.
  */
+#define KERNELS_MEET_WORDS  3
+#define KERNELS_MEET_GAP_NS 10000000
 
 #define KERNELS_STEP    2654435761u
 #define KERNELS_LCG_MUL 1664525u

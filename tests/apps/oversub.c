@@ -22,10 +22,12 @@ static const char help[] =
 	"  --size SIZE       in all (64MiB)\n"
 	"  --free PERCENT    in all so much of what cuMemGetInfo says is free, in whole granules\n"
 	"  --buffers N       so many allocations (4); every fourth holds floats\n"
+	"  --worked N        passes work over so many of them, and the others stay as they are (all)\n"
 	"  --passes N        (10)\n"
 	"  --until FILE      further passes until FILE exists\n"
 	"  --rounds N        work a word and pass (1)\n"
 	"  --think MS        pause after each pass (0)\n"
+	"  --think-passes N  the pause lasts N times as long as the pass, if that is longer than --think (0)\n"
 	"  --churn           free, take again and refill one buffer after each pass\n"
 	"  --seed N          of the contents (1)\n"
 	"  --threads N       so many threads, each with its own stream and buffers (1)\n"
@@ -47,10 +49,12 @@ static struct {
 	uint64_t size;
 	uint64_t free_percent; /* 0: size counts */
 	uint64_t n_buffers;
+	uint64_t n_worked;
 	uint64_t n_passes;
 	const char *until;
 	uint32_t rounds;
 	uint64_t think_ms;
+	uint64_t think_passes;
 	uint32_t seed;
 	uint64_t n_threads;
 	uint64_t n_resident;
@@ -127,6 +131,8 @@ static void parse(int argc, char **argv)
 			opt.free_percent = app_value_u64(argc, argv, &i, 1, 100);
 		else if (app_is(argv[i], "--buffers"))
 			opt.n_buffers = app_value_u64(argc, argv, &i, 1, OVERSUB_BUFFERS_MAX);
+		else if (app_is(argv[i], "--worked"))
+			opt.n_worked = app_value_u64(argc, argv, &i, 1, OVERSUB_BUFFERS_MAX);
 		else if (app_is(argv[i], "--passes"))
 			opt.n_passes = app_value_u64(argc, argv, &i, 0, 60000);
 		else if (app_is(argv[i], "--until"))
@@ -135,6 +141,8 @@ static void parse(int argc, char **argv)
 			opt.rounds = (uint32_t)app_value_u64(argc, argv, &i, 1, 1u << 20);
 		else if (app_is(argv[i], "--think"))
 			opt.think_ms = app_value_u64(argc, argv, &i, 0, 3600000);
+		else if (app_is(argv[i], "--think-passes"))
+			opt.think_passes = app_value_u64(argc, argv, &i, 0, 1000);
 		else if (app_is(argv[i], "--seed"))
 			opt.seed = (uint32_t)app_value_u64(argc, argv, &i, 0, UINT32_MAX);
 		else if (app_is(argv[i], "--threads"))
@@ -152,6 +160,8 @@ static void parse(int argc, char **argv)
 		else if (!parse_flag(argv[i]))
 			app_usage(help, APP_EXIT_USAGE);
 	}
+	if (!opt.n_worked || opt.n_worked > opt.n_buffers)
+		opt.n_worked = opt.n_buffers;
 	if (opt.n_threads > opt.n_buffers)
 		app_exit(APP_EXIT_USAGE, "fewer buffers than threads");
 	if (opt.size / opt.n_buffers < 4096)
@@ -179,7 +189,7 @@ static void submit_all(const struct worker *w)
 {
 	uint64_t i;
 
-	for (i = w->index; i < opt.n_buffers; i += opt.n_threads)
+	for (i = w->index; i < opt.n_worked; i += opt.n_threads)
 		buffer_submit(&buffers[i], &app, opt.rounds, w->stream);
 }
 
@@ -234,7 +244,7 @@ static void pass(struct worker *w)
 		APP_CALL(cuGraphLaunch(w->graph, w->stream));
 	else
 		submit_all(w);
-	for (i = w->index; i < opt.n_buffers; i += opt.n_threads)
+	for (i = w->index; i < opt.n_worked; i += opt.n_threads)
 		buffer_count(&buffers[i], opt.rounds);
 	APP_CALL(cuStreamSynchronize(w->stream));
 	for (i = w->index; i < opt.n_buffers; i += opt.n_threads)
@@ -284,10 +294,18 @@ static void set_sync_memops(const struct buffer *b)
 	APP_CALL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, b->p));
 }
 
+/* On a busy machine passes last longer, and programs that pause as before would never all pause. */
+static void think(uint64_t pass_ns)
+{
+	uint64_t ms = pass_ns / 1000000 * opt.think_passes;
+
+	app_sleep_ms(ms > opt.think_ms ? ms : opt.think_ms);
+}
+
 static void *work(void *data)
 {
 	struct worker *w = data;
-	uint64_t i;
+	uint64_t i, begin_ns;
 
 	APP_CALL(cuCtxSetCurrent(app.ctx));
 	if (!opt.is_per_thread && (opt.n_threads > 1 || opt.is_graph || opt.kind == BUFFER_ASYNC))
@@ -306,6 +324,7 @@ static void *work(void *data)
 	if (opt.is_graph)
 		capture_pass(w);
 	while (goes_on(w)) {
+		begin_ns = app_now_ns();
 		pass(w);
 		open_device(w);
 		if (opt.is_churn)
@@ -316,7 +335,7 @@ static void *work(void *data)
 			fflush(stdout);
 		}
 		if (opt.think_ms)
-			app_sleep_ms(opt.think_ms);
+			think(app_now_ns() - begin_ns);
 	}
 	for (i = w->index; i < opt.n_buffers; i += opt.n_threads) {
 		check_buffer(&buffers[i], !opt.is_windows);

@@ -97,7 +97,7 @@ static void print_several(const char *name, CUdeviceptr p)
 	       ctx == app.ctx ? "own"
 	       : ctx          ? "other"
 			      : "none",
-	       type, is_managed & 1, ordinal, p ? (int64_t)(start - p) : (int64_t)start, size);
+	       type, is_managed & 1, ordinal, start ? (int64_t)(start - p) : 0, size);
 }
 
 static void print_all(const char *name, CUdeviceptr p, uint64_t bytes)
@@ -124,6 +124,83 @@ static void print_buffer_ids(CUdeviceptr a, uint64_t bytes, CUdeviceptr b)
 	APP_CALL(cuPointerGetAttribute(&other, CU_POINTER_ATTRIBUTE_BUFFER_ID, b));
 	printf("buffer_id.same_within=%d\nbuffer_id.differs_between=%d\n", first == last,
 	       first != other);
+}
+
+/* The end of an allocation, and freed memory: UCX and others ask to learn where memory ends. */
+static void print_gaps(void)
+{
+	const uint64_t bytes = 1000;
+	uint32_t word = 0;
+	CUdeviceptr p;
+
+	APP_CALL(cuMemAlloc(&p, bytes));
+	print_address_range("end", p, bytes);
+	print_attributes("end", p, bytes);
+	APP_CALL(cuMemFree(p));
+	print_address_range("gone", p, 0);
+	print_attributes("gone", p, 0);
+	print_several("gone", p);
+	printf("gone.fill=%s\n", app_error(cuda.cuMemsetD8(p, 1, bytes)));
+	printf("gone.read=%s\n", app_error(cuda.cuMemcpyDtoH(&word, p, sizeof(word))));
+	printf("gone.write=%s\n", app_error(cuda.cuMemcpyHtoD(p, &word, sizeof(word))));
+	printf("gone.free=%s\n", app_error(cuda.cuMemFree(p)));
+	if (!cuda.cuMemAllocAsync || cuda.cuMemAllocAsync(&p, bytes, NULL) != CUDA_SUCCESS)
+		return;
+	APP_CALL(cuMemFreeAsync(p, NULL));
+	APP_CALL(cuCtxSynchronize());
+	print_attributes("gone_async", p, 0);
+	printf("gone_async.fill=%s\n", app_error(cuda.cuMemsetD8(p, 1, bytes)));
+}
+
+/* Nodes may do without a context: the memory tells. */
+static void print_nodes(const char *name, CUdeviceptr p, uint64_t bytes)
+{
+	CUDA_MEMSET_NODE_PARAMS fill = {
+		.dst = p, .elementSize = 1, .width = bytes, .height = 1, .value = 7};
+	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			      .srcDevice = p,
+			      .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			      .dstDevice = p,
+			      .WidthInBytes = bytes,
+			      .Height = 1,
+			      .Depth = 1};
+	CUgraphNodeParams any_fill = {
+		.type = CU_GRAPH_NODE_TYPE_MEMSET,
+		.memset = {.dst = p, .elementSize = 1, .width = bytes, .height = 1}};
+	CUgraphNodeParams any_copy = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+				      .memcpy = {.copyParams = copy}};
+	CUstreamBatchMemOpParams op = {
+		.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = p}};
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUresult res;
+
+	APP_CALL(cuGraphCreate(&graph, 0));
+	printf("%s.node_fill=%s\n", name,
+	       app_error(cuda.cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, NULL)));
+	printf("%s.node_copy=%s\n", name,
+	       app_error(cuda.cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, NULL)));
+	printf("%s.node_any_copy=%s\n", name,
+	       app_error(cuda.cuGraphAddNode(&node, graph, NULL, NULL, 0, &any_copy)));
+	res = cuda.cuGraphAddNode(&node, graph, NULL, NULL, 0, &any_fill);
+	printf("%s.node_any_fill=%s context=%s\n", name, app_error(res),
+	       any_fill.memset.ctx ? "set" : "none");
+	if (!res) {
+		APP_CALL(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		printf("%s.exec_any_fill=%s\n", name,
+		       app_error(cuda.cuGraphExecNodeSetParams(exec, node, &any_fill)));
+		any_fill.memset.width = bytes + 1;
+		printf("%s.exec_beyond=%s\n", name,
+		       app_error(cuda.cuGraphExecNodeSetParams(exec, node, &any_fill)));
+		APP_CALL(cuGraphLaunch(exec, NULL));
+		APP_CALL(cuCtxSynchronize());
+		APP_CALL(cuGraphExecDestroy(exec));
+	}
+	APP_CALL(cuGraphDestroy(graph));
+	printf("%s.ops=%s\n", name, app_error(cuda.cuStreamBatchMemOp(NULL, 1, &op, 0)));
+	op.writeValue.address = p + bytes;
+	printf("%s.ops_beyond=%s\n", name, app_error(cuda.cuStreamBatchMemOp(NULL, 1, &op, 0)));
 }
 
 int main(int argc, char **argv)
@@ -158,6 +235,11 @@ int main(int argc, char **argv)
 		print_all("managed", p, 1u << 20);
 		APP_CALL(cuMemFree(p));
 	}
+	print_gaps();
+	APP_CALL(cuMemAlloc(&p, 1000));
+	print_nodes("nodes", p, 1000);
+	APP_CALL(cuMemFree(p));
+	print_nodes("nodes_gone", p, 1000);
 	print_several("null", 0);
 	printf("alloc_zero=%s\n", app_error(cuda.cuMemAlloc(&p, 0)));
 	printf("free_null=%s\n", app_error(cuda.cuMemFree(0)));

@@ -33,6 +33,16 @@ static void fill_and_verify(struct app *app, uint64_t size, uint32_t seed)
 	app_sleep_ms(think_ms);
 }
 
+/* A thread keeps the context that has ended as its current one. */
+static void expect_refusals(uint64_t size)
+{
+	CUdeviceptr p;
+
+	if (!cuda.cuMemAlloc(&p, size) || !cuda.cuMemAlloc(&p, 512) ||
+	    !cuda.cuMemAllocAsync(&p, size, NULL))
+		app_exit(APP_EXIT_WRONG, "memory in a context that has ended");
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t n_rounds = 5;
@@ -65,6 +75,7 @@ int main(int argc, char **argv)
 		app_init_module(&app);
 		fill_and_verify(&app, size, r);
 		APP_CALL(cuDevicePrimaryCtxReset(app.dev));
+		expect_refusals(size);
 
 		APP_CALL(cuCtxCreate(&own, 0, app.dev));
 		app_init_module(&app);

@@ -43,7 +43,8 @@ static void options_describe_the_job(void **state)
 	char *const *args =
 		ARGS("--priority", "high", "--memory=8G", "--model", "m", "--type", "t", "--units",
 		     "7", "--gpu", "0,GPU-12", "--retries", "2", "--time-limit", "2h", "--whole",
-		     "--follow", "--apart", "w", "--name", "n n", "--", "--cmd", "-x");
+		     "--follow", "--apart", "w", "--name", "n n", "--gang", "g g", "--gang-size",
+		     "3", "--", "--cmd", "-x");
 	struct run_options options;
 	const struct nvshare_submit *submit = &options.submit;
 
@@ -57,6 +58,8 @@ static void options_describe_the_job(void **state)
 	assert_string_equal(submit->apart, "w");
 	assert_string_equal(submit->gpus, "0,GPU-12");
 	assert_string_equal(submit->name, "n n");
+	assert_string_equal(options.gang, "g g");
+	assert_int_equal(options.gang_size, 3);
 	assert_int_equal(submit->units, 7);
 	assert_int_equal(submit->n_retries, 2);
 	assert_int_equal(submit->limit_sec, 7200);
@@ -76,6 +79,47 @@ static void the_command_begins_at_the_first_word(void **state)
 	assert_string_equal(options.command[1], "--memory");
 	assert_int_equal(options.submit.priority, NVSHARE_PRIORITY_NORMAL);
 	assert_false(options.has_priority);
+}
+
+static void a_gang_has_a_name_and_a_size(void **state)
+{
+	static const char *const bad[] = {"0", "-1", "100001", "", "x", "1.5"};
+	char name[NVSHARE_GANG_LEN + 1];
+	struct run_options options;
+
+	(void)state;
+	assert_int_equal(run_options_parse(ARGS("true"), true, NULL, &options), 0);
+	assert_string_equal(options.gang, "");
+	assert_int_equal(options.gang_size, 0);
+	memset(name, 'n', sizeof(name) - 2);
+	name[sizeof(name) - 2] = '\0';
+	assert_int_equal(run_options_parse(ARGS("--gang", name, "true"), true, NULL, &options), 0);
+	assert_string_equal(options.gang, name);
+	name[sizeof(name) - 2] = 'n';
+	name[sizeof(name) - 1] = '\0';
+	assert_int_equal(run_options_parse(ARGS("--gang", name, "true"), true, NULL, &options),
+			 CLI_EXIT_USAGE);
+	assert_int_equal(run_options_parse(ARGS("--gang", "", "true"), true, NULL, &options),
+			 CLI_EXIT_USAGE);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(run_options_parse(ARGS("--gang-size", bad[i], "true"), true, NULL,
+						   &options),
+				 CLI_EXIT_USAGE);
+	/* The first member always waits for the others. */
+	assert_int_equal(
+		run_options_parse(ARGS("--gang", "g", "--gang-size", "2", "--no-wait", "true"),
+				  true, NULL, &options),
+		CLI_EXIT_USAGE);
+	assert_int_equal(
+		run_options_parse(ARGS("--no-wait", "--gang", "g", "--gang-size", "1", "true"),
+				  true, NULL, &options),
+		0);
+	assert_int_equal(
+		run_options_parse(ARGS("--no-wait", "--gang", "g", "true"), true, NULL, &options),
+		0);
+	/* A question about a place is none about a gang. */
+	assert_int_equal(run_options_parse(ARGS("--gang", "g"), false, NULL, &options),
+			 CLI_EXIT_USAGE);
 }
 
 static void limits_are_times(void **state)
@@ -143,6 +187,7 @@ int main(void)
 		cmocka_unit_test(the_library_is_preloaded_once),
 		cmocka_unit_test(options_describe_the_job),
 		cmocka_unit_test(the_command_begins_at_the_first_word),
+		cmocka_unit_test(a_gang_has_a_name_and_a_size),
 		cmocka_unit_test(limits_are_times),
 		cmocka_unit_test(the_job_keeps_to_the_gpus_of_the_environment),
 		cmocka_unit_test(help_is_that_of_run_only_before_the_command),

@@ -184,6 +184,32 @@ static void a_filter_shows_clients_with_all_of_its_words(void **state)
 	assert_string_equal(top->filter, "");
 }
 
+static void members_of_a_gang_are_found_and_told(void **state)
+{
+	static struct nvshare_status_gang members[] = {
+		{.client = 1, .gang = 7, .n_members = 2, .waits_gpu = UINT32_MAX, .name = "Pair"},
+		{.client = 2, .gang = 7, .n_members = 2, .waits_gpu = 1, .name = "Pair"},
+	};
+	static const struct {
+		const char *filter, *ids;
+	} cases[] = {{"gang:7", "12"}, {"gang:8", ""}, {"pair", "12"}, {"gang:7 wait", "2"}};
+	struct world *world = *state;
+	char ids[N_CLIENTS + 1];
+
+	world->now.gangs = members;
+	world->now.n_gangs = 2;
+	world->clients[1].why = NVSHARE_WAIT_GANG;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		(void)snprintf(world->top.filter, sizeof(world->top.filter), "%s", cases[i].filter);
+		list_ids(&world->top, ids);
+		assert_string_equal(ids, cases[i].ids);
+	}
+	world->top.filter[0] = '\0';
+	top_draw(&world->top, 24, 200, world->lines);
+	assert_non_null(strstr(world->lines[6].text, "#1 waits for its gang: GPU 1"));
+	assert_non_null(strstr(world->lines[21].text, "pod ml/one, gang 7; running for "));
+}
+
 /* The cursor stands on the second client. */
 static void keys_become_requests(void **state)
 {
@@ -553,6 +579,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_list_is_sorted_by_the_column_that_s_chooses),
 		TEST(a_filter_shows_clients_with_all_of_its_words),
+		TEST(members_of_a_gang_are_found_and_told),
 		TEST(keys_become_requests),
 		TEST(a_paused_client_is_seen_and_resumed),
 		TEST(the_cursor_moves_within_the_list),

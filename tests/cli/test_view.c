@@ -299,10 +299,82 @@ static void claims_show_where_somebody_has_another(void **state)
 		  " \"compute_limit_percent\": null,");
 	free(text);
 	clients[1].flags = NVSHARE_CLIENT_FIXED;
-	view_has("takes no turns, slo 12.5 ms, at most 40 % of the time: not kept on several"
-		 " GPUs\n");
+	view_has("takes no turns, slo 12.5 ms, at most 40 % of the time: not kept\n");
 	clients[1].flags = 0;
 	clients[1].claim = clients[0].claim;
+}
+
+static struct nvshare_status_gang members[] = {
+	{.client = 1,
+	 .gang = 3,
+	 .size = 2,
+	 .n_members = 2,
+	 .waits_gpu = UINT32_MAX,
+	 .name = "a \"b\""},
+	{.client = 2, .gang = 3, .size = 2, .n_members = 2, .waits_gpu = 1, .name = "a \"b\""},
+};
+
+/* For a gang's line, and the JSON of its second member. */
+static void gang_has(const char *line, const char *values)
+{
+	char *text = view(false);
+
+	has(text, line);
+	free(text);
+	text = json();
+	has(text, values);
+	free(text);
+}
+
+static void gangs_and_what_they_wait_for_are_told(void **state)
+{
+	struct nvshare_status_client saved = clients[1];
+	struct nvshare_status_state out = {.gpu = 1, .state = NVSHARE_STATE_ERROR};
+	char *text = view(false);
+
+	(void)state;
+	assert_null(strstr(text, "GANG"));
+	assert_null(strstr(text, "gang"));
+	free(text);
+	text = json();
+	has(text, "\"gang\": null,");
+	free(text);
+	status.gangs = members;
+	status.n_gangs = 2;
+	clients[1].why = NVSHARE_WAIT_GANG;
+	view_has("  GANG  ");
+	view_has("#3 waits for its gang: GPU 1, needs");
+	gang_has("\ngang 3 \"a \"b\"\": 2 members on GPU 0; waits for GPU 1\n",
+		 "\"gang\": {\"number\": 3, \"name\": \"a \\\"b\\\"\", \"members\": 2, \"size\": 2,"
+		 " \"waits_for_gpu\": 1, \"lacks_members\": false, \"apart\": false}");
+	status.states = &out;
+	status.n_states = 1;
+	view_has("#3 waits for its gang: GPU 1, which has an error, needs");
+	view_has("; waits for GPU 1, which has an error\n");
+	status.n_states = 0;
+	members[1].waits_gpu = UINT32_MAX;
+	view_has("#3 waits for its gang, needs");
+	view_has("GPU 0; 1 runs\n");
+	status.gangs = &members[1];
+	status.n_gangs = 1;
+	members[1].flags = NVSHARE_GANG_LACKING;
+	members[1].n_members = 1;
+	view_has("#3 waits for its gang: 1 of 2 members are here, needs");
+	gang_has(": 1 member on GPU 0; waits until there are 2\n",
+		 "\"waits_for_gpu\": null, \"lacks_members\": true, \"apart\": false}");
+	members[1].flags = NVSHARE_GANG_APART;
+	members[1].name[0] = '\0';
+	clients[1].why = NVSHARE_WAIT_TURN;
+	view_has("#3 waits for its turn, needs 5.0 GiB more, its gang does not fit: each takes its"
+		 " own turns\n");
+	gang_has("\ngang 3 of pid 200: 1 member on GPU 0; waits; does not fit, so each member takes"
+		 " its own turns\n",
+		 "\"apart\": true}");
+	clients[1].state = NVSHARE_CLIENT_IDLE;
+	view_has("GPU 0; idle; does not fit");
+	clients[1] = saved;
+	status.gangs = NULL;
+	status.n_gangs = 0;
 }
 
 static void why_memory_stays_is_told(void **state)
@@ -315,7 +387,37 @@ static void why_memory_stays_is_told(void **state)
 	json_has("\"rdma\": true, \"no_proc\": false");
 	clients[0].flags = NVSHARE_CLIENT_NO_PROC;
 	view_has("stays on the card: it sees no /proc");
-	json_has("\"rdma\": false, \"no_proc\": true");
+	json_has("\"rdma\": false, \"no_proc\": true, \"bypass\": false");
+	clients[0].flags = NVSHARE_CLIENT_BYPASS;
+	view_has("stays on the card: some of its calls go past nvshare");
+	json_has("\"rdma\": false, \"no_proc\": false, \"bypass\": true");
+	clients[0] = saved;
+}
+
+static void who_comes_before_its_turn_and_why_not_is_told(void **state)
+{
+	static const struct {
+		uint32_t flag;
+		const char *words, *json;
+	} all[] = {
+		{NVSHARE_CLIENT_SOON, "has woken: is to get the GPU soon", "\"early\": \"soon\""},
+		{NVSHARE_CLIENT_MOVES, "has woken: early turns have moved enough for now",
+		 "\"early\": \"moved-enough\""},
+		{NVSHARE_CLIENT_SHARED, "has woken: had its share of the last minute",
+		 "\"early\": \"had-share\""},
+		{NVSHARE_CLIENT_EARLY, "came early after sleep", "\"early\": \"came\""},
+		{NVSHARE_CLIENT_MADE_WAY, "made way for a program that woke: is next",
+		 "\"early\": \"made-way\""},
+	};
+	struct nvshare_status_client saved = clients[0];
+
+	(void)state;
+	json_has("\"early\": null");
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		clients[0].flags = all[i].flag;
+		view_has(all[i].words);
+		json_has(all[i].json);
+	}
 	clients[0] = saved;
 }
 
@@ -788,7 +890,9 @@ int main(void)
 		cmocka_unit_test(each_client_counts_once),
 		cmocka_unit_test(the_view_says_how_long_rounds_of_credit_are),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
+		cmocka_unit_test(gangs_and_what_they_wait_for_are_told),
 		cmocka_unit_test(why_memory_stays_is_told),
+		cmocka_unit_test(who_comes_before_its_turn_and_why_not_is_told),
 		cmocka_unit_test(reports_that_are_doubted_are_told),
 		cmocka_unit_test(what_is_learned_of_bursts_is_told),
 		cmocka_unit_test(a_scheduler_inside_a_process_is_told),

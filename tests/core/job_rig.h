@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#define JOB_RIG_SLOTS   200
+#define JOB_RIG_SLOTS   300
 #define JOB_RIG_ACTIONS 2048
 #define GIB             (1ull << 30)
 #define S               1000000000ull

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/job_record.h"
 
+#include "daemon/peers/pods.h"
+#include "daemon/peers/quota.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,6 +40,16 @@ static struct job_record submit(uint64_t id)
 	};
 }
 
+static struct job_record submit_gang(uint64_t id)
+{
+	struct job_record record = {.kind = JOB_RECORD_SUBMIT_GANG,
+				    .member = {.gang = {.size = 2}}};
+
+	record.member.place = submit(id).place;
+	record.member.gang.name[0] = 'g';
+	return record;
+}
+
 static struct job_record number(enum job_record_kind kind, uint64_t id, uint64_t ns)
 {
 	return (struct job_record){.kind = kind, .number = {.id = id, .ns = ns}};
@@ -62,6 +75,7 @@ static void every_record_round_trips(void **state)
 	const struct job_record records[] = {
 		open_record(),
 		submit(4),
+		submit_gang(5),
 		start(4, "GPU-1"),
 		number(JOB_RECORD_COUNTED, 4, 7),
 		number(JOB_RECORD_CANCEL, 4, 0),
@@ -103,8 +117,9 @@ static void every_flipped_bit_is_seen(void **state)
 
 static void a_value_that_no_scheduler_writes_is_refused(void **state)
 {
-	struct job_record bad[] = {submit(0), submit(4), submit(4),
-				   submit(4), submit(4), open_record()};
+	struct job_record bad[] = {submit(0),      submit(4),      submit(4),
+				   submit(4),      submit(4),      open_record(),
+				   submit_gang(4), submit_gang(4), submit_gang(0)};
 
 	(void)state;
 	bad[1].place.pid = 0;
@@ -112,6 +127,8 @@ static void a_value_that_no_scheduler_writes_is_refused(void **state)
 	bad[3].place.submit.priority = NVSHARE_PRIORITY_COUNT;
 	memset(bad[4].place.submit.gpus, 'x', sizeof(bad[4].place.submit.gpus));
 	bad[5].open.version++;
+	bad[6].member.gang.size = 1;
+	memset(bad[7].member.gang.name, 'x', sizeof(bad[7].member.gang.name));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		uint8_t bytes[JOB_RECORD_SIZE_MAX];
 		size_t at = 0, size = job_record_write(&bad[i], bytes);
@@ -152,6 +169,28 @@ static void what_has_not_ended_is_there_again(void **state)
 	assert_int_equal(replay.jobs[1].counted_ns, 0);
 	assert_int_equal(replay.jobs[1].place.n_retries, 2);
 	assert_int_equal(replay.jobs[2].place.id, 9);
+	job_replay_deinit(&replay);
+}
+
+static void a_gang_is_kept_over_a_retry(void **state)
+{
+	struct job_record retry = {.kind = JOB_RECORD_RETRY, .place = submit(4).place};
+	struct job_replay replay = {.n = 0};
+	static struct file file;
+	size_t good;
+
+	(void)state;
+	add_all(&file,
+		(struct job_record[]){open_record(), submit_gang(4), submit(5), submit_gang(6),
+				      start(4, "GPU-1"), retry},
+		6);
+	assert_int_equal(job_replay(&replay, file.bytes, file.len, &good), 0);
+	assert_int_equal(replay.n, 3);
+	assert_int_equal(replay.jobs[0].gang.size, 2);
+	assert_string_equal(replay.jobs[0].gang.name, "g");
+	assert_false(replay.jobs[0].is_started);
+	assert_int_equal(replay.jobs[1].gang.size, 0);
+	assert_int_equal(replay.jobs[2].gang.size, 2);
 	job_replay_deinit(&replay);
 }
 
@@ -231,6 +270,21 @@ static void proc_stat_is_read_whatever_the_name(void **state)
 	assert_int_not_equal(job_process_parse("42 sh S 41", &parent, &ticks), 0);
 }
 
+static void namespaces_from_before_a_restart_are_told_apart(void **state)
+{
+	const uint32_t first = PODS_OWNER_FIRST, last = first + PODS_OWNERS_MAX;
+
+	(void)state;
+	assert_int_equal(job_record_owner_before(1000), 1000);
+	assert_int_equal(job_record_owner_before(QUOTA_NOBODY), QUOTA_NOBODY);
+	assert_int_not_equal(job_record_owner_before(first), job_record_owner_before(first + 1));
+	/* None is a number that is given now, or was before the last restart. */
+	assert_true(job_record_owner_before(first) > last);
+	assert_true(job_record_owner_before(job_record_owner_before(first)) >
+		    job_record_owner_before(last));
+	assert_int_equal(job_record_owner_before(QUOTA_NOBODY - 1), QUOTA_NOBODY - 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,8 +292,10 @@ int main(void)
 		cmocka_unit_test(every_flipped_bit_is_seen),
 		cmocka_unit_test(a_value_that_no_scheduler_writes_is_refused),
 		cmocka_unit_test(what_has_not_ended_is_there_again),
+		cmocka_unit_test(a_gang_is_kept_over_a_retry),
 		cmocka_unit_test(a_file_that_was_cut_off_keeps_what_is_whole),
 		cmocka_unit_test(records_out_of_order_end_the_file),
+		cmocka_unit_test(namespaces_from_before_a_restart_are_told_apart),
 		cmocka_unit_test(proc_stat_is_read_whatever_the_name),
 	};
 

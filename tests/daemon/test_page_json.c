@@ -79,6 +79,27 @@ static void a_paused_client_is_told_from_an_idle_one(void **state)
 	assert_status_has("\"paused\":true");
 }
 
+static void a_gang_and_what_it_waits_for_are_told(void **state)
+{
+	struct nvshare_status_gang *gang = &metrics->clients[0].gang;
+
+	(void)state;
+	metrics->n_clients = 1;
+	assert_status_has(",\"gang\":null}");
+	*gang = (struct nvshare_status_gang){.gang = 3, .size = 4, .n_members = 2, .waits_gpu = 1};
+	(void)snprintf(gang->name, sizeof(gang->name), "a\"b");
+	metrics->clients[0].status.why = NVSHARE_WAIT_GANG;
+	assert_status_has("\"why\":\"gang\"");
+	assert_status_has(
+		",\"gang\":{\"number\":3,\"members\":2,\"size\":4,\"gpu\":1,\"lacks\":false,"
+		"\"apart\":false,\"name\":\"a\\\"b\"}}");
+	gang->waits_gpu = UINT32_MAX;
+	gang->flags = NVSHARE_GANG_LACKING;
+	assert_status_has("\"gpu\":null,\"lacks\":true,\"apart\":false,");
+	gang->flags = NVSHARE_GANG_APART;
+	assert_status_has("\"lacks\":false,\"apart\":true,");
+}
+
 static void a_switch_that_is_not_planned_is_null(void **state)
 {
 	(void)state;
@@ -176,6 +197,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(names_are_escaped_and_end_with_their_arrays, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_paused_client_is_told_from_an_idle_one, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_gang_and_what_it_waits_for_are_told, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_switch_that_is_not_planned_is_null, set_up,
 						tear_down),

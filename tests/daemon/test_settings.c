@@ -67,6 +67,7 @@ static void defaults_are_those_of_the_core(void **state)
 	assert_true(settings.config.fair_users);
 	assert_int_equal(settings.config.switch_multiplier, expected.switch_multiplier);
 	assert_int_equal(settings.config.reserve_percent, expected.reserve_percent);
+	assert_int_equal(settings.config.moving_percent, expected.moving_percent);
 	assert_memory_equal(&settings.config.tq_ns, &expected.tq_ns,
 			    sizeof(expected) - offsetof(struct sched_config, tq_ns));
 	assert_string_equal(settings.sock_dir, "");

@@ -43,11 +43,13 @@ def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     config.addinivalue_line("markers", "slow: minutes; only in check-e2e-slow")
+    config.addinivalue_line("markers", "deep: much as a test of check-e2e; only in check-e2e-deep")
 
 
 def until(what, condition, patience=PATIENCE):
     """Waits until condition() is true, and returns what it returned."""
-    end = time.monotonic() + patience
+    begin = time.monotonic()
+    end = begin + patience
     while True:
         found = condition()
         if found:
@@ -56,7 +58,13 @@ def until(what, condition, patience=PATIENCE):
             code = program.process.poll()
             assert not code, f"{what}: {program.name} ended with {code}:\n{program.output()}"
         assert time.monotonic() < end, f"{what}: not within {patience} s"
-        time.sleep(0.02)
+        # A condition often asks a program. Many tests wait on few processors, so a long wait asks less.
+        time.sleep(min(0.3, 0.02 + (time.monotonic() - begin) / 20))
+
+
+def deep(*values):
+    """Values of a parameter, or tuples of several, that find little more than others do."""
+    return [pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.deep) for value in values]
 
 
 class Program:
@@ -64,12 +72,12 @@ class Program:
 
     running = []  # those that nobody has waited for or killed
 
-    def __init__(self, name, command, env, folder, pass_fds=()):
+    def __init__(self, name, command, env, folder, pass_fds=(), stdin=subprocess.DEVNULL):
         self.name = name
         self.out_path = folder / f"{name}.out"
         with open(self.out_path, "wb") as out:
             self.process = subprocess.Popen(
-                [str(c) for c in command], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=pass_fds
+                [str(c) for c in command], env=env, stdin=stdin, stdout=out, stderr=out, pass_fds=pass_fds
             )
         self.pid = self.process.pid
         Program.running.append(self)
@@ -174,12 +182,12 @@ class Node:
         pid = program if isinstance(program, int) else program.pid
         return next((c for c in self.status()["clients"] if c["pid"] == pid), None)
 
-    def start(self, command, name=None, preload=True, **env):
+    def start(self, command, name=None, preload=True, stdin=subprocess.DEVNULL, **env):
         name = name or f"{pathlib.Path(str(command[0])).name}-{len(self.programs)}"
         settings = {**self.env, "NVSHARE_NAME": name, **env}
         if preload:
             settings["LD_PRELOAD"] = LIBRARY or str(self.build / "libnvshare.so")
-        program = Program(name, command, settings, self.folder)
+        program = Program(name, command, settings, self.folder, stdin=stdin)
         self.programs.append(program)
         return program
 

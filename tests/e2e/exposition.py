@@ -6,6 +6,7 @@ import random
 import re
 import socket
 import struct
+import time
 
 from wire import PATIENCE
 
@@ -23,14 +24,26 @@ def free_port():
 
 
 def connect(address):
-    """address: a port on 127.0.0.1, or the path of a Unix socket."""
+    """address: a port on 127.0.0.1, or the path of a Unix socket.
+
+    A scheduler that starts lets clients in a moment before it listens for HTTP.
+    """
     is_port = isinstance(address, int)
-    sock = socket.socket(socket.AF_INET if is_port else socket.AF_UNIX)
-    # While the backlog of a Unix socket is full, a connect() that may not block fails at once.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
-    sock.connect(("127.0.0.1", address) if is_port else str(address))
-    sock.settimeout(PATIENCE)
-    return sock
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        sock = socket.socket(socket.AF_INET if is_port else socket.AF_UNIX)
+        # While the backlog of a Unix socket is full, a connect() that may not block fails at once.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
+        try:
+            sock.connect(("127.0.0.1", address) if is_port else str(address))
+        except (FileNotFoundError, ConnectionRefusedError):
+            sock.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        sock.settimeout(PATIENCE)
+        return sock
 
 
 def read_all(sock):

@@ -80,7 +80,7 @@ def test_a_limit_that_is_not_kept_is_said(node):
     node.start(NVSHARE_SCHEDULING_MODE="auto")
     node.client(flags=FIXED)
     node.client()
-    suffix = "; it is not kept for a program on several GPUs"
+    suffix = "; it is not kept, since the client takes no turns"
     for value, text in [("20", f"compute-limit of client 1 is 20 percent{suffix}"), ("off", "client 1 has no compute-limit")]:
         run = node.ctl("set", "compute-limit", value, "1")
         assert (run.returncode, run.stdout, run.stderr) == (0, text + "\n", "")
@@ -88,7 +88,7 @@ def test_a_limit_that_is_not_kept_is_said(node):
     lines = [f"compute-limit of client 1 is 20 percent{suffix}", "compute-limit of client 2 is 20 percent"]
     assert run.stdout.splitlines() == lines
     shown = node.ctl("status").stdout
-    assert "takes no turns, at most 20 % of the time: not kept on several GPUs\n" in shown
+    assert "takes no turns, at most 20 % of the time: not kept\n" in shown
     assert shown.endswith(" at most 20 % of the time\n")
 
 

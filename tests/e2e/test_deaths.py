@@ -169,7 +169,7 @@ def test_killing_at_random_moments(node, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("round_", range(12))
+@pytest.mark.parametrize("round_", range(6))
 def test_killing_at_random_moments_for_long(node, round_):
     seed = int(os.environ.get("SEED", time.time_ns() % 1000000)) + round_
     kill_at_random(node, seed, 25)

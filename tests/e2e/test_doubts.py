@@ -160,7 +160,7 @@ def test_reports_may_count_whatever_nvml_shows(node):
 def test_honest_programs_are_believed(node):
     """What they report is there, in the middle of switches, too."""
     node.start_scheduler()
-    programs = [node.app("oversub", "--size", "200MiB", "--buffers", "4", "--passes", "6") for _ in range(3)]
+    programs = [node.app("oversub", "--size", "200MiB", "--buffers", "4", "--passes", "3") for _ in range(3)]
     for program in programs:
         program.expect_verified()
     assert " doubted pid=" not in node.scheduler.output()

@@ -47,7 +47,7 @@ def test_every_load_survives_being_frozen_over_and_over(node):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("section", ["freeze", "frozen-oversub", "switch", "unmap", "switch-more", "small-switch",
+@pytest.mark.parametrize("section", ["freeze", "frozen-oversub", "switch", "unmap", "digest", "switch-more", "small-switch",
                                      "alternate-90", "kills", "latency", "latency-torch", "shares", "caps"])
 def test_the_measurements_for_a_real_card_work_on_the_simulated_one(build, section):
     with subprocess.Popen([str(REHEARSE), section], env={**os.environ, "NVSHARE_BIN": str(build)}, text=True,

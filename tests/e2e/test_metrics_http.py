@@ -136,6 +136,7 @@ def test_a_taken_address_is_tried_again(node):  # noqa: F811
 
 
 def test_a_socket_left_over_is_replaced(node, http):  # noqa: F811
+    until("its socket", http.exists)
     node.kill()
     assert http.exists()
     node.start(NVSHARE_HTTP_ADDRESS=f"unix:{http}")

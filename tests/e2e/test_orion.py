@@ -84,7 +84,7 @@ def test_settings_come_from_variables(node):
 def test_the_process_takes_its_turns_as_a_whole(node):
     """Two such processes do not fit together: each one's threads wait for its turn, and all is right."""
     node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.1")
-    programs = [node.app("orion", "--size", "30MiB", "--rounds", 24) for _ in range(2)]
+    programs = [node.app("orion", "--size", "30MiB", "--rounds", 10) for _ in range(2)]
     for program in programs:
         program.expect_verified()
     node.expect_empty()

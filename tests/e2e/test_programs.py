@@ -25,6 +25,17 @@ def test_queries_answer_as_without_the_library(node):
     assert node.app("queries").expect(0) == bare
 
 
+def test_digests_of_the_gpu_are_those_of_the_cpu(node):
+    out = node.app("digest", "--cases", 300, "--flips", 20, "--sizes", "16MiB,64MiB", "--times", 2,
+                   preload=False).expect(0)
+    assert "compared=374" in out and "verified" in out
+
+
+@pytest.mark.parametrize("call", ["cuModuleLoadData", "cuModuleGetFunction", "cuModuleGetGlobal", "cuMemHostAlloc"])
+def test_a_driver_that_has_no_digests_says_so(node, call):
+    node.app("digest", preload=False, NVSHARE_SIM_FAIL=f"{call}:1:801").expect(77)
+
+
 @pytest.mark.parametrize("backend", ["vmm", "managed", "none"])
 def test_reset_contexts_leave_nothing(node, backend):
     node.start_scheduler()
@@ -47,10 +58,19 @@ def test_freed_memory_waits_for_its_stream_while_memory_moves(node):
     enough = node.flag("enough")
     other = node.app("oversub", "--async", "--size", "200MiB", "--until", enough)
     until("the other one is there", lambda: (c := node.client(other)) and c["memory_allocated"] >= 200 * MIB)
-    for _ in range(2):
-        node.app("ordered", "--size", "6MiB", "--rounds", 20, "--moving").expect_verified()
+    node.app("ordered", "--size", "6MiB", "--rounds", 20, "--moving").expect_verified()
     enough.touch()
     other.expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+@pytest.mark.parametrize("backend", ["vmm", "none"])
+def test_host_memory_of_the_program_s_own_goes_from_process_to_process(node, backend):
+    lend = ["lend", "--size", "32MiB", "--slab", "8MiB"]
+    node.app(*lend, preload=False).expect_verified()
+    node.start_scheduler()
+    node.app(*lend, NVSHARE_MEMORY_BACKEND=backend).expect_verified()
     node.expect_empty()
     node.expect_sound_scheduler()
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers of the scheduler that mean no good, or do not read, or may not."""
 
+import json
 import os
 import pathlib
 import random
+import re
 import select
 import subprocess
 import sys
@@ -25,6 +27,30 @@ from scheduler_node import (  # noqa: E402,F401
     until,
 )
 from wire import Closed, Wire, mem  # noqa: E402
+
+
+# ---- what strangers are called -------------------------------------------------------
+
+
+def logfmt(line):
+    """The values of a line; a value in quotes has a backslash before quotes and backslashes."""
+    return {key: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain
+            for key, quoted, plain in re.findall(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|(\S*))', line)}
+
+
+def test_readers_of_logs_and_of_json_get_each_name_back(node):
+    names = ["C:\\dir\\", "a=b c=d", "\\", 'x\\" pid=1', "gr\u00fcn", ""]
+    node.start()
+    for name in names:
+        node.client(name=name, pod=f"space/{name}")
+    node.expect_log("client=6 ")
+    lines = [logfmt(line) for line in node.log().splitlines() if " join " in line]
+    shown = [name.replace('"', "'") for name in names]  # so that two names never look the same
+    assert [line["name"] for line in lines] == shown
+    assert [line["pod"] for line in lines] == [f"space/{name}" for name in shown]
+    assert {line["pid"] for line in lines} == {str(os.getpid())}
+    status = json.loads(node.ctl("status", "--json", NVSHARE_SOCK_DIR=str(node.folder)).stdout)
+    assert sorted(client["name"] for client in status["clients"]) == sorted(shown)
 
 
 # ---- strangers ----------------------------------------------------------------------

@@ -208,6 +208,7 @@ TROUBLES = {
     "access": "cuMemSetAccess:1:999,cuMemSetAccess:4:2,cuMemSetAccess:12:999",
     "copies out": "cuMemcpyDtoHAsync:1:999,cuMemcpyDtoHAsync:4:999,cuMemcpyDtoHAsync:15:999",
     "copies in": "cuMemcpyHtoDAsync:1:999,cuMemcpyHtoDAsync:4:999,cuMemcpyHtoDAsync:15:999",
+    "slabs out and in": ",".join(f"cuMemcpyAsync:{n}:999" for n in (1, 4, 15, 16, 40)),
     "events": "cuEventRecord:1:999,cuEventRecord:8:999,cuEventQuery:6:999,cuEventQuery:20:999",
     "unmapping": "cuMemUnmap:1:999,cuMemUnmap:4:999,cuMemUnmap:12:999",
     "handing over": ",".join(f"cuMemExportToShareableHandle:{n}:999" for n in (1, 4, 12)),
@@ -215,6 +216,7 @@ TROUBLES = {
     "a slow export": "cuMemExportToShareableHandle:1:hang:1200,cuMemExportToShareableHandle:2:hang:1200",
     "a slow probe": "cuMemAddressReserve:1:hang:1200,cuMemAddressReserve:2:hang:1200",
     "a slow copy": "cuMemcpyDtoHAsync:2:hang:1200,cuMemcpyHtoDAsync:5:hang:300",
+    "a slow slab": "cuMemcpyAsync:2:hang:1200,cuMemcpyAsync:9:hang:300",
 }
 
 
@@ -224,7 +226,7 @@ def test_what_fails_in_a_switch_the_program_never_sees(node, trouble):
                          NVSHARE_RETRY_SEC="0.2")
     armed, enough = node.flag("armed"), node.flag("enough")
     programs = [start(node, f"p{i}", "--seed", i, "--until", enough, "--verbose",
-                      NVSHARE_SIM_FAIL=TROUBLES[trouble],
+                      NVSHARE_SIM_FAIL=TROUBLES[trouble], NVSHARE_HOST_SLABS=str(int("slab" in trouble)),
                       NVSHARE_SIM_FAIL_FROM=str(armed), NVSHARE_SIM_DEBUG="1") for i in range(2)]
     if trouble in ("a second context", "host memory", "the proof"):
         armed.touch()
@@ -232,7 +234,7 @@ def test_what_fails_in_a_switch_the_program_never_sees(node, trouble):
     until("both were frozen", lambda: all(n_frozen(p) for p in programs))
     armed.touch()
     before = node.gpu()["switches"]
-    until("they take turns", lambda: node.gpu()["switches"] >= before + 10)
+    until("they take turns", lambda: node.gpu()["switches"] >= before + 6)
     enough.touch()
     for program in programs:
         program.expect_verified()

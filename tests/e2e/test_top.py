@@ -126,6 +126,21 @@ def test_clients_are_filtered_sorted_and_in_sight(node, screen):
     shown.expect("40 clients, by NAME reversed, from")
 
 
+def test_members_of_a_gang_are_found(node, screen):
+    node.start()
+    for gpu in (1, 2):
+        client = node.client(gpu=gpu, name=f"on{gpu}", total=10 * GIB, memory=mem())
+        client.send("GANG", 2, 0, b"pair")
+        client.send("PING", 7)
+        client.expect("PING")
+    node.client(name="other", total=10 * GIB, memory=mem())
+    shown = screen("xterm-256color")
+    shown.expect("3 clients, by ID")
+    shown.expect("1 on1: pid", "gang 1; idle")
+    shown.press("/", "g", "a", "n", "g", ":", "1", "Enter")
+    shown.expect("3 clients, 2 with 'gang:1', by ID")
+
+
 def test_no_name_moves_what_stands_beside_it(node, screen):
     node.start()
     names = ["\x1b[2J\x1b[H", "日本語の名前プログラム漢字日本語", "a\u0301\u0301b", "x\r\ny\tz", "plain"]

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import MIB, until
 
-HANDED = re.compile(r"evicted (\d+) of \d+ bytes in \d+ us, outcome 0, (\d+) handed over")
+HANDED = re.compile(r"evicted (\d+) of \d+ bytes in \d+ us, outcome 0, \d+ copied, (\d+) handed over")
 TAKEN = re.compile(r"restored (\d+) bytes in \d+ us, outcome \d+, (\d+) taken over")
 SMALL = 4 * MIB  # what small allocations share; of the same size in both
 SETTINGS = {"NVSHARE_DEBUG": "1", "NVSHARE_DRAIN_MS": "0"}

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from conftest import MIB, until
+from conftest import MIB, deep, until
 
 
 def start_all(node, n, size_mib, *args, **env):
@@ -28,8 +28,10 @@ def moved(node, n):
     return lambda: (g := node.gpu())["switches"] >= n and g["moved_out_bytes"] and g["moved_in_bytes"]
 
 
-@pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
-@pytest.mark.parametrize("n, size_mib", [(2, 220), (5, 170)])
+@pytest.mark.parametrize("mode, n, size_mib", [
+    ("auto", 5, 170), ("serial", 2, 220), ("concurrent", 2, 220),
+    *deep(("auto", 2, 220), ("serial", 5, 170), ("concurrent", 5, 170)),
+])
 def test_overcommitted_programs_take_turns(node, mode, n, size_mib):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
     programs = start_all(node, n, size_mib)
@@ -80,7 +82,7 @@ def test_every_way_to_work_survives_the_turns(node, args):
     node.finish(programs)
 
 
-@pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
+@pytest.mark.parametrize("mode", ["auto", *deep("serial", "concurrent")])
 def test_stream_ordered_memory_goes_out_and_comes_back(node, mode):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
     programs = start_all(node, 2, 220, "--async")
@@ -93,7 +95,7 @@ def test_stream_ordered_memory_goes_out_and_comes_back(node, mode):
     node.finish(programs)
 
 
-@pytest.mark.parametrize("mode", ["auto", "serial", "concurrent"])
+@pytest.mark.parametrize("mode", ["auto", *deep("serial", "concurrent")])
 def test_managed_backend_takes_turns(node, mode):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE=mode)
     programs = start_all(node, 2, 200, NVSHARE_MEMORY_BACKEND="managed")

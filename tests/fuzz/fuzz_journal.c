@@ -24,7 +24,8 @@ static void check_jobs(const struct job_replay *replay)
 		if (job->place.id == 0 || job->place.id > replay->open.last_id ||
 		    (i && job->place.id <= job[-1].place.id) || !job->place.memory ||
 		    !memchr(job->gpu, '\0', sizeof(job->gpu)) ||
-		    !memchr(job->place.submit.gpus, '\0', sizeof(job->place.submit.gpus)))
+		    !memchr(job->place.submit.gpus, '\0', sizeof(job->place.submit.gpus)) ||
+		    !memchr(job->gang.name, '\0', sizeof(job->gang.name)))
 			abort();
 	}
 }
@@ -70,7 +71,8 @@ static size_t row_write(const uint8_t *data, size_t size, uint8_t *ret_bytes, si
 		memset(&record, 0, sizeof(record));
 		record.kind = data[0] % JOB_RECORD_KIND_COUNT_;
 		n = n < size - 2 ? n : size - 2;
-		memcpy(&record.open, data + 2, n < sizeof(record.place) ? n : sizeof(record.place));
+		memcpy(&record.open, data + 2,
+		       n < sizeof(record.member) ? n : sizeof(record.member));
 		len += job_record_write(&record, ret_bytes + len);
 		data += 2 + n;
 		size -= 2 + n;

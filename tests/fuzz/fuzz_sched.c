@@ -93,6 +93,7 @@ static void configure(struct input *in, struct sched_config *config)
 	config->tq_ns = (uint64_t)b * 1000000000ull;
 	config->policy = (enum sched_policy)(b & 3);
 	config->fair_users = b & 4;
+	config->moving_percent = b >> 3;
 }
 
 /* Often the number that is right. */
@@ -114,6 +115,10 @@ static enum sched_event_type event_type(struct input *in)
 		return SCHED_EVENT_PAUSE;
 	if (b >= 250)
 		return SCHED_EVENT_DOUBT;
+	if (b == 249)
+		return SCHED_EVENT_AHEAD;
+	if (b == 248)
+		return SCHED_EVENT_GANG;
 	return b & 1 ? SCHED_EVENT_CLAIM : SCHED_EVENT_USED;
 }
 
@@ -150,6 +155,7 @@ static void one_event(struct input *in, uint64_t *now)
 							      : flags);
 	event.wants = flags & 8;
 	event.is_paused = flags & 1;
+	event.is_done = flags & 8;
 	event.outcome = flags & 16 ? flags >> 5 : 0;
 	event.is_part = event.outcome == 7; /* enum nvshare_outcome's */
 	event.is_short = event.outcome == 3;
@@ -167,6 +173,8 @@ static void one_event(struct input *in, uint64_t *now)
 	event.memory.wanted = amount(in);
 	event.memory.wanted_pinned = amount(in);
 	event.memory.pager_context = event.memory.pinned;
+	event.gang = (flags & 7) < CLIENTS ? flags & 7 : SCHED_NONE;
+	event.gang_size = flags >> 6;
 	event.doubted = event.type == SCHED_EVENT_DOUBT ? event.bytes : 0;
 	event.gpu_ns = event.type == SCHED_EVENT_USED ? event.bytes << (flags & 31) : 0;
 	step(&event);

@@ -85,6 +85,7 @@ class Rig:
         self.folder = tempfile.TemporaryDirectory(prefix="nvshare-rig-")
         self.path = pathlib.Path(self.folder.name)
         self.path.chmod(0o755)  # other users' programs connect to the socket in it
+        self.sock_dir = self.path
         self.programs = []
         self.scheduler = None
         self.n_flags = 0
@@ -97,7 +98,7 @@ class Rig:
         return self.path / f"flag-{self.n_flags}"
 
     def start_scheduler(self, **env):
-        os.environ["NVSHARE_SOCK_DIR"] = str(self.path)
+        os.environ["NVSHARE_SOCK_DIR"] = str(self.sock_dir)
         self.scheduler = Program("scheduler", [self.bin / "nvshare-scheduler"],
                                  {**os.environ, "NVSHARE_LOG": "info", "NVSHARE_HTTP_ADDRESS": "0", **env})
         self.until("the scheduler answers", 20, lambda: self.status() is not None)

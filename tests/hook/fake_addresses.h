@@ -59,13 +59,14 @@ static CUresult fake_unreserve(CUdeviceptr ptr, size_t size)
 static CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t size,
 			    const CUmemAllocationProp *prop, unsigned long long flags)
 {
+	bool is_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
 	size_t i = 0;
 
 	(void)flags;
 	FAKE_BEGIN();
-	if (size % FAKE_GRANULE || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	if (size % FAKE_GRANULE || (!is_host && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE))
 		return fake_end(CUDA_ERROR_INVALID_VALUE);
-	if (size > fake.capacity - fake.used)
+	if (!is_host && size > fake.capacity - fake.used)
 		return fake_end(CUDA_ERROR_OUT_OF_MEMORY);
 	while (fake.phys[i].size)
 		i++;
@@ -75,7 +76,8 @@ static CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t size,
 	assert_int_equal(ftruncate(fake.phys[i].fd, (off_t)size), 0);
 	fake.phys[i].size = size;
 	fake.phys[i].n_handles = 1;
-	fake.used += size;
+	fake.phys[i].is_host = is_host;
+	fake.used += is_host ? 0 : size;
 	*handle = i + 1;
 	return fake_end(CUDA_SUCCESS);
 }
@@ -85,7 +87,7 @@ static void fake_phys_drop(struct fake_phys *phys)
 	if (phys->n_handles || phys->n_maps)
 		return;
 	close(phys->fd);
-	fake.used -= phys->size;
+	fake.used -= phys->is_host ? 0 : phys->size;
 	phys->size = 0;
 }
 

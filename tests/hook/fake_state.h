@@ -41,6 +41,7 @@ struct fake_phys {
 	int fd;
 	size_t size;
 	int n_handles; /* 1 or 0 */
+	bool is_host;  /* host memory: the card does not have it */
 	int n_maps;
 };
 

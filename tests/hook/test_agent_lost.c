@@ -185,68 +185,6 @@ static void what_has_begun_while_it_registered_registers_again(void)
 	wait_until(budget_get(0) == 200 * MIB);
 }
 
-static void a_second_gpu_makes_both_fixed(void)
-{
-	struct user user = {.dev = 1};
-	struct nvshare_register r;
-	int fd, fd_first, fd_second;
-
-	fake_listen(rig_dir);
-	fd = rig_begin_running();
-	user_start(&user, rig_use_device);
-	r = fake_admit(&fd_second);
-	check(r.gpu_uuid[0] == 0x41);
-	check(r.flags == NVSHARE_REGISTER_FIXED);
-	r = fake_admit(&fd_first);
-	check(r.gpu_uuid[0] == 0x40);
-	check(r.flags ==
-	      (NVSHARE_REGISTER_FIXED | NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
-	check(user_finish(&user) == CUDA_SUCCESS);
-	check(recv(fd, &r, sizeof(r), 0) >= 0);
-	check(gate_get() == GATE_CLOSED); /* until it may use both */
-	user_start(&user, rig_pass_gate);
-	(void)fake_expect(fd_second, NVSHARE_MSG_REQ_LOCK);
-	check(!user_is_done(&user));
-	fake_grant(fd_second, 1, 100 * MIB, 2);
-	(void)user_finish(&user);
-}
-
-static void a_second_gpu_can_be_refused(void)
-{
-	struct user user = {.dev = 1};
-	int fd, fd_second;
-
-	fake_listen(rig_dir);
-	fd = rig_begin_running();
-	user_start(&user, rig_use_device);
-	fd_second = fake_accept();
-	(void)fake_expect(fd_second, NVSHARE_MSG_REGISTER);
-	fake_registered(fd_second, NVSHARE_REGISTER_NO_FIT);
-	check(user_finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
-	wait_until(gate_get() == GATE_OPEN);
-	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
-	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT); /* the first one is as it was */
-}
-
-static void a_second_gpu_is_refused_when_the_first_can_not_be_fixed(void)
-{
-	struct user user = {.dev = 1};
-	struct nvshare_register r;
-	int fd, fd_second;
-
-	fake_listen(rig_dir);
-	(void)rig_begin_running();
-	user_start(&user, rig_use_device);
-	(void)fake_admit(&fd_second);
-	fd = fake_accept();
-	(void)fake_expect(fd, NVSHARE_MSG_REGISTER);
-	fake_registered(fd, NVSHARE_REGISTER_NO_FIT);
-	check(user_finish(&user) == CUDA_ERROR_NOT_SUPPORTED);
-	r = fake_admit(&fd);
-	check(r.flags == (NVSHARE_REGISTER_RUNNING | NVSHARE_REGISTER_RECONNECT));
-	wait_until(gate_get() == GATE_OPEN);
-}
-
 static void a_forked_child_starts_afresh(void)
 {
 	int fd, status;
@@ -292,13 +230,14 @@ static int is_file_kept = -1;
 /* The number is a file's of the program's at once, and it forks before the agent goes on. */
 int close(int fd)
 {
-	int r = (int)syscall(SYS_close, fd), status = -1;
+	int r = (int)syscall(SYS_close, fd), status = -1, other;
 	pid_t expected = getpid(), pid;
 
 	if (!__atomic_compare_exchange_n(&forks_at_close, &expected, 0, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_SEQ_CST))
 		return r;
-	check(open("/dev/null", O_RDONLY | O_CLOEXEC) == fd);
+	other = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	check(dup2(other, fd) == fd && syscall(SYS_close, other) == 0);
 	pid = fork();
 	if (pid == 0)
 		_exit(fcntl(fd, F_GETFD) < 0);
@@ -370,9 +309,6 @@ int main(void)
 		child_test(a_scheduler_that_does_not_answer_is_none),
 		child_test(nonsense_ends_the_connection_and_nothing_else),
 		child_test(what_has_begun_while_it_registered_registers_again),
-		child_test(a_second_gpu_makes_both_fixed),
-		child_test(a_second_gpu_can_be_refused),
-		child_test(a_second_gpu_is_refused_when_the_first_can_not_be_fixed),
 		child_test(a_forked_child_starts_afresh),
 		child_test(a_forked_child_keeps_the_programs_files),
 		child_test(exiting_passes_the_gate),

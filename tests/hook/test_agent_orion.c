@@ -93,12 +93,12 @@ static void numbers_are_told_once_a_second_and_when_they_change(void)
 {
 	int fd = begin(NVSHARE_REGISTERED_ORION);
 	struct nvshare_orion got;
-	uint64_t told_ns;
+	uint64_t begin_ns;
 
 	expect_silence(fd);
+	begin_ns = clock_now_ns(); /* it is told later than that; how much, only the agent knows */
 	program_does(&first);
 	got = expect_report(fd);
-	told_ns = clock_now_ns();
 	check(got.n_clients == 3 && got.n_waiting == 1 && got.hp_ops == 12034);
 	check(got.be_ops == 5000 && got.be_waits == 230 && got.wait_us == 1200000);
 	program_does(&first);
@@ -107,7 +107,7 @@ static void numbers_are_told_once_a_second_and_when_they_change(void)
 	/* The program pauses now, and no bell rings again. */
 	got = expect_report(fd);
 	check(got.n_waiting == 0 && got.hp_ops == 12035 && got.wait_us == 1300000);
-	check(clock_now_ns() - told_ns >= CLOCK_NS_PER_SEC);
+	check(clock_now_ns() - begin_ns >= CLOCK_NS_PER_SEC);
 	clock_nap(2 * CLOCK_NS_PER_SEC);
 	expect_sleep();
 	bell_ring();

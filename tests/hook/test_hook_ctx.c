@@ -97,6 +97,37 @@ static CUresult drv_primary_state(CUdevice dev, unsigned int *flags, int *active
 	return CUDA_SUCCESS;
 }
 
+/* Of the current context, which a thread keeps when it has ended. */
+static CUresult drv_ctx_flags(unsigned int *flags)
+{
+	size_t i = (uintptr_t)fake_current - (uintptr_t)handle_of(0);
+
+	*flags = 0;
+	if (fake_current == PRIMARY ? n_owners > 0 : i < N_CONTEXTS && is_live[i])
+		return CUDA_SUCCESS;
+	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static CUresult drv_alloc(CUdeviceptr *ptr, size_t size)
+{
+	(void)ptr;
+	(void)size;
+	return drv_ctx_flags(&(unsigned int){0});
+}
+
+static CUresult drv_alloc_on_stream(CUdeviceptr *ptr, size_t size, CUstream stream)
+{
+	(void)stream;
+	return drv_alloc(ptr, size);
+}
+
+static CUresult drv_create_late(CUmemGenericAllocationHandle *handle, size_t size,
+				const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	let_others_go();
+	return fake_create(handle, size, prop, flags);
+}
+
 static int setup_contexts(void **state)
 {
 	assert_int_equal(setup(state), 0);
@@ -271,6 +302,84 @@ static void a_second_context_counts_as_measured_only_where_that_is_likely(void *
 	assert_int_equal(cuCtxDestroy_v2(ctx), CUDA_SUCCESS);
 }
 
+static void assert_nothing_is_left(void)
+{
+	assert_int_equal(counts().resident, 0);
+	assert_int_equal(counts().allocated, 0);
+	assert_int_equal(fake.used, 0);
+}
+
+static void memory_in_a_context_that_has_ended_is_refused(void **state)
+{
+	CUcontext own, primary;
+	CUdeviceptr p;
+
+	(void)state;
+	cuda_real.cuCtxGetFlags = drv_ctx_flags;
+	cuda_real.cuMemAlloc_v2 = drv_alloc;
+	cuda_real.cuMemAllocAsync = drv_alloc_on_stream;
+	assert_int_equal(cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&p, 2 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+	assert_int_equal(cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	fake_current = own; /* as another thread would still have it */
+	assert_int_equal(cuMemAlloc_v2(&p, 2 * MIB), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	assert_int_equal(cuMemAllocAsync(&p, 2 * MIB, NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	fake_current = primary;
+	assert_int_equal(cuMemAlloc_v2(&p, 2 * MIB), CUDA_SUCCESS);
+	assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&p, 1000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	assert_int_equal(cuMemAllocAsync(&p, 1000, NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	fake_current = FAKE_CTX;
+	assert_nothing_is_left();
+}
+
+/* Also of memory in a context that lives. */
+static void nothing_is_freed_from_a_context_that_has_ended(void **state)
+{
+	CUcontext own, ended;
+	CUdeviceptr p;
+
+	(void)state;
+	cuda_real.cuCtxGetFlags = drv_ctx_flags;
+	cuda_real.cuMemFree_v2 = drv_free;
+	assert_int_equal(cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
+	assert_int_equal(cuCtxCreate_v2(&ended, 0, 0), CUDA_SUCCESS);
+	assert_int_equal(cuCtxDestroy_v2(ended), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&p, 2 * MIB), CUDA_SUCCESS);
+	fake_current = ended;
+	assert_int_equal(cuMemFree_v2(p), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	assert_int_equal(counts().allocated, 2 * MIB);
+	fake_current = NULL;
+	assert_int_equal(cuMemFree_v2(p), CUDA_SUCCESS);
+	assert_int_equal(cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	fake_current = FAKE_CTX;
+	assert_nothing_is_left();
+}
+
+static void *end_it(void *data)
+{
+	assert_int_equal(cuCtxDestroy_v2(made), CUDA_SUCCESS);
+	return data;
+}
+
+static void memory_that_is_made_as_its_context_ends_goes_with_it(void **state)
+{
+	static const size_t sizes[] = {2 * MIB, 1000};
+	CUdeviceptr p;
+
+	(void)state;
+	cuda_real.cuMemCreate = drv_create_late;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		assert_int_equal(cuCtxCreate_v2(&made, 0, 0), CUDA_SUCCESS);
+		meanwhile = end_it;
+		assert_int_equal(cuMemAlloc_v2(&p, sizes[i]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		assert_null(meanwhile);
+		assert_nothing_is_left();
+	}
+	fake_current = FAKE_CTX;
+}
+
 static void *create_cancelled(void *data)
 {
 	CUcontext ctx;
@@ -307,6 +416,9 @@ int main(void)
 		CTX_TEST(none_of_ours_is_made_as_one_of_the_programs_ends),
 		CTX_TEST(a_second_context_counts_as_measured_only_where_that_is_likely),
 		CTX_TEST(owners_that_leave_at_the_same_time_end_a_primary_context),
+		CTX_TEST(memory_in_a_context_that_has_ended_is_refused),
+		CTX_TEST(nothing_is_freed_from_a_context_that_has_ended),
+		CTX_TEST(memory_that_is_made_as_its_context_ends_goes_with_it),
 		CTX_TEST(a_cancelled_thread_ends_after_its_turn),
 	};
 

@@ -2,6 +2,7 @@
 
 /* Every other family of memory: what is charged, to which device, and what comes back. */
 
+#include "abi/cuda_structs.h"
 #include "fake_families.h"
 #include "hook/calls/graph_memory.h"
 #include "hook/gate/device.h"

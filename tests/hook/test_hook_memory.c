@@ -3,6 +3,8 @@
 /* Plain memory as a program sees it: what is paged, told, exported, and by which backend. */
 
 #include "fake_families.h"
+
+#include "abi/cuda_structs.h"
 #include "hook/memory/meminfo.h"
 
 /* ---- plain ---------------------------------------------------------------- */
@@ -161,6 +163,225 @@ static void many_attributes_at_once_are_answered_over_the_drivers(void **state)
 	assert_int_equal(mapping, 0xeeeeeeee);
 }
 
+/* The driver knows chunks, and does all that is asked of them. */
+static CUdeviceptr asked_at;
+
+static CUresult chunk_range(CUdeviceptr *base, size_t *size, CUdeviceptr ptr)
+{
+	*base = ptr & ~(2 * MIB - 1);
+	*size = 2 * MIB;
+	return CUDA_SUCCESS;
+}
+
+static CUresult chunk_attributes(unsigned int n, CUpointer_attribute *attributes, void **data,
+				 CUdeviceptr ptr)
+{
+	asked_at = ptr;
+	return drv_attributes(n, attributes, data, ptr);
+}
+
+static CUresult chunk_set(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	(void)value;
+	(void)attribute;
+	(void)ptr;
+	return CUDA_SUCCESS;
+}
+
+static CUresult chunk_access(unsigned long long *flags, const CUmemLocation *location,
+			     CUdeviceptr ptr)
+{
+	(void)location;
+	(void)ptr;
+	*flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult chunk_fill(CUdeviceptr ptr, unsigned char value, size_t n)
+{
+	(void)ptr;
+	(void)value;
+	(void)n;
+	return CUDA_SUCCESS;
+}
+
+static CUresult chunk_fill_2d(CUdeviceptr ptr, size_t pitch, unsigned int value, size_t width,
+			      size_t height)
+{
+	(void)pitch;
+	(void)value;
+	(void)width;
+	return chunk_fill(ptr, 0, height);
+}
+
+static CUresult chunk_read(void *host, CUdeviceptr ptr, size_t n)
+{
+	(void)host;
+	return chunk_fill(ptr, 0, n);
+}
+
+static CUresult chunk_copy(CUdeviceptr dst, CUdeviceptr src, size_t n)
+{
+	(void)src;
+	return chunk_fill(dst, 0, n);
+}
+
+static CUresult chunk_copy_2d(const CUDA_MEMCPY2D *copy)
+{
+	return chunk_fill(copy->dstDevice, 0, copy->Height);
+}
+
+static CUresult chunk_write(CUstream stream, CUdeviceptr ptr, cuuint32_t value, unsigned int flags)
+{
+	(void)stream;
+	(void)flags;
+	return chunk_fill(ptr, 0, value);
+}
+
+static CUresult chunk_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+			    CUmemcpyAttributes *attrs, size_t *indices, size_t n_attrs,
+			    CUstream stream)
+{
+	(void)attrs;
+	(void)indices;
+	(void)n_attrs;
+	(void)stream;
+	return chunk_copy(dsts[0], srcs[0], sizes[0] + count);
+}
+
+static void fill_chunk_driver(void)
+{
+	cuda_real.cuMemGetAddressRange_v2 = chunk_range;
+	cuda_real.cuPointerGetAttributes = chunk_attributes;
+	cuda_real.cuPointerSetAttribute = chunk_set;
+	cuda_real.cuMemGetAccess = chunk_access;
+	cuda_real.cuMemsetD8_v2 = chunk_fill;
+	cuda_real.cuMemsetD2D32_v2 = chunk_fill_2d;
+	cuda_real.cuMemcpyDtoH_v2 = chunk_read;
+	cuda_real.cuMemcpy = chunk_copy;
+	cuda_real.cuMemcpyDtoD_v2 = chunk_copy;
+	cuda_real.cuMemcpy2D_v2 = chunk_copy_2d;
+	cuda_real.cuStreamWriteValue32_v2 = chunk_write;
+	cuda_real.cuMemcpyBatchAsync_v2 = chunk_batch;
+}
+
+static void assert_answers(CUdeviceptr p, CUdeviceptr other, size_t n, CUresult res)
+{
+	CUDA_MEMCPY2D to = {
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = p - 8,
+		.dstXInBytes = 8,
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.dstPitch = n,
+		.WidthInBytes = n / 4,
+		.Height = 1,
+	};
+	CUDA_MEMCPY2D from = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = p - 64,
+		.srcY = 1,
+		.srcPitch = 64,
+		.WidthInBytes = 8,
+		.Height = (n - 8) / 64 + 1,
+	};
+	size_t sizes[] = {8, n};
+	char host[8];
+
+	assert_int_equal(cuMemsetD8_v2(p, 1, n), res);
+	assert_int_equal(cuMemsetD2D32_v2(p, n / 2, 1, n / 8, 2), res);
+	assert_int_equal(cuMemcpyDtoH_v2(host, p, n), res);
+	assert_int_equal(cuMemcpy(p, (uintptr_t)host, n), res);
+	assert_int_equal(cuMemcpy((uintptr_t)host, p, n), res);
+	assert_int_equal(cuMemcpyDtoD_v2(other, p, n), res);
+	assert_int_equal(cuMemcpyDtoD_v2(p, other, n), res);
+	assert_int_equal(cuMemcpy2D_v2(&to), res);
+	assert_int_equal(cuMemcpy2D_v2(&from), res);
+	assert_int_equal(cuStreamWriteValue32_v2(NULL, p, 1, 0), res);
+	assert_int_equal(cuMemcpyBatchAsync_v2((CUdeviceptr[]){other, other},
+					       (CUdeviceptr[]){other, p}, sizes, 2, NULL, NULL, 0,
+					       NULL),
+			 res);
+	/* Nothing is done there, so the driver may say so. */
+	assert_int_equal(cuMemsetD8_v2(p, 1, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemsetD2D32_v2(p, 8, 1, 2, 0), CUDA_SUCCESS);
+}
+
+static void assert_is_not_known(CUdeviceptr p)
+{
+	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+	unsigned int type = 0;
+	CUdeviceptr base;
+	size_t size;
+
+	assert_int_equal(cuMemGetAddressRange_v2(&base, &size, p), CUDA_ERROR_NOT_FOUND);
+	assert_int_equal(cuPointerGetAttribute(&type, which[0], p), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuPointerSetAttribute(&type, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p),
+			 CUDA_ERROR_INVALID_VALUE);
+	asked_at = p;
+	assert_int_equal(cuPointerGetAttributes(1, which, (void *[]){&type}, p), CUDA_SUCCESS);
+	assert_int_equal(asked_at, 0);
+}
+
+/* Memory that the program mapped has a handle and an access list. Ours is none of it. */
+static void assert_is_not_mapped(CUdeviceptr p)
+{
+	CUmemAccessDesc desc = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	unsigned long long flags;
+
+	assert_int_equal(cuMemGetAccess(&flags, &desc.location, p), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemSetAccess(p, 2 * MIB, &desc, 1), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemUnmap(p, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemMap(p, 2 * MIB, 0, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemAddressFree(p, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemRetainAllocationHandle(&(CUmemGenericAllocationHandle){0},
+						     (void *)(uintptr_t)p),
+			 CUDA_ERROR_INVALID_VALUE);
+}
+
+static void memory_that_was_freed_is_not_known(void **state)
+{
+	CUdeviceptr small, other, large;
+
+	(void)state;
+	fill_chunk_driver();
+	assert_int_equal(cuMemAlloc_v2(&small, 1000), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&other, 1000), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&large, 3 * MIB), CUDA_SUCCESS);
+	assert_answers(small, other, 1000, CUDA_SUCCESS);
+	assert_answers(large + MIB, other, 1000, CUDA_SUCCESS);
+	assert_is_not_mapped(small);
+	assert_is_not_mapped(large);
+
+	assert_is_not_known(small + 1000);
+	assert_is_not_known(large + 3 * MIB);
+	assert_answers(small + 1000, other, 8, CUDA_ERROR_INVALID_VALUE);
+	assert_answers(large + 3 * MIB, other, 64, CUDA_ERROR_INVALID_VALUE);
+
+	assert_int_equal(cuMemFree_v2(small), CUDA_SUCCESS);
+	assert_is_not_known(small);
+	assert_is_not_mapped(small);
+	assert_answers(small, other, 1000, CUDA_ERROR_INVALID_VALUE);
+	assert_answers(other, other, 1000, CUDA_SUCCESS);
+}
+
+/* The driver counts the bytes that were asked for, though their place is larger. */
+static void no_copy_runs_over_the_end_of_an_allocation(void **state)
+{
+	CUdeviceptr a, b;
+	char host[8];
+
+	(void)state;
+	fill_chunk_driver();
+	assert_int_equal(cuMemAlloc_v2(&a, 1000), CUDA_SUCCESS);
+	assert_int_equal(cuMemAlloc_v2(&b, 1000), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoH_v2(host, a, 1000), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoH_v2(host, a, 1001), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemcpyDtoH_v2(host, a + 999, 2), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemsetD2D32_v2(a, 300, 1, 25, 4), CUDA_SUCCESS);
+	assert_int_equal(cuMemsetD2D32_v2(a, 300, 1, 26, 4), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemsetD8_v2(b, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+}
+
 static void the_pagers_own_handles_are_not_for_strangers(void **state)
 {
 	CUmemGenericAllocationHandle handle;
@@ -299,6 +520,73 @@ static CUdeviceptr alloc_managed(CUcontext ctx, size_t size)
 	assert_int_equal(cuMemAlloc_v2(&p, size), CUDA_SUCCESS);
 	fake_current = FAKE_CTX;
 	return p;
+}
+
+static CUresult drv_range(void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr ptr,
+			  size_t count)
+{
+	(void)data;
+	(void)size;
+	(void)attribute;
+	(void)ptr;
+	(void)count;
+	return CUDA_SUCCESS;
+}
+
+static CUresult drv_discard(CUdeviceptr *ptrs, size_t *sizes, size_t n, unsigned long long flags,
+			    CUstream stream)
+{
+	(void)ptrs;
+	(void)sizes;
+	(void)n;
+	(void)flags;
+	(void)stream;
+	return CUDA_SUCCESS;
+}
+
+static CUresult drv_advise_any(CUdeviceptr ptr, size_t size, CUmem_advise advice, CUdevice dev)
+{
+	(void)ptr;
+	(void)size;
+	(void)advice;
+	(void)dev;
+	return CUDA_SUCCESS;
+}
+
+static CUresult drv_prefetch_any(CUdeviceptr ptr, size_t size, CUdevice dev, CUstream stream)
+{
+	(void)stream;
+	return drv_advise_any(ptr, size, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, dev);
+}
+
+static void assert_is_managed(CUdeviceptr p, CUresult res)
+{
+	CUdeviceptr ptrs[] = {1, p};
+	size_t sizes[] = {1, 1};
+	int data;
+
+	assert_int_equal(cuMemAdvise(p, 1, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0), res);
+	assert_int_equal(cuMemPrefetchAsync(p, 1, 0, NULL), res);
+	assert_int_equal(cuMemDiscardBatchAsync(ptrs, sizes, 2, 0, NULL), res);
+	assert_int_equal(cuMemRangeGetAttribute(&data, sizeof(data),
+						CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, p, 1),
+			 res);
+}
+
+static void managed_memory_of_ours_is_plain_to_the_program(void **state)
+{
+	CUdeviceptr p = alloc_managed(FAKE_CTX, 3 * MIB);
+
+	(void)state;
+	cuda_real.cuMemAdvise = drv_advise_any;
+	cuda_real.cuMemPrefetchAsync = drv_prefetch_any;
+	cuda_real.cuMemRangeGetAttribute = drv_range;
+	cuda_real.cuMemDiscardBatchAsync = drv_discard;
+	assert_is_managed(p, CUDA_ERROR_INVALID_VALUE);
+	assert_is_managed(p + 3 * MIB - 1, CUDA_ERROR_INVALID_VALUE);
+	assert_is_managed(1, CUDA_SUCCESS);
+	assert_int_equal(cuMemDiscardBatchAsync(NULL, NULL, 2, 0, NULL), CUDA_SUCCESS);
+	assert_int_equal(cuMemFree_v2(p), CUDA_SUCCESS);
 }
 
 /* Of three pieces. */
@@ -537,12 +825,15 @@ int main(void)
 		MEMORY_TEST(without_a_backend_plain_memory_is_pinned),
 		MEMORY_TEST(paged_memory_answers_like_plain_memory),
 		MEMORY_TEST(many_attributes_at_once_are_answered_over_the_drivers),
+		MEMORY_TEST(memory_that_was_freed_is_not_known),
+		MEMORY_TEST(no_copy_runs_over_the_end_of_an_allocation),
 		MEMORY_TEST(the_pagers_own_handles_are_not_for_strangers),
 		MEMORY_TEST(exported_memory_stays),
 		MEMORY_TEST(memory_of_a_multicast_team_stays),
 		MEMORY_TEST(enabling_a_peer_opens_its_pages),
 		MEMORY_TEST(managed_backend_advises_and_prefetches_both_ways),
 		MEMORY_TEST(managed_backend_stays_within_the_card_unless_told),
+		MEMORY_TEST(managed_memory_of_ours_is_plain_to_the_program),
 		MEMORY_TEST(managed_memory_that_did_not_all_go_comes_back),
 		MEMORY_TEST(managed_memory_that_does_not_come_back_is_out),
 		MEMORY_TEST(managed_memory_of_which_nothing_can_go_stays),

@@ -62,6 +62,7 @@ static void defaults_hold_when_nothing_is_set(void **unused)
 	assert_false(o.require_scheduler);
 	assert_false(o.ipc);
 	assert_true(o.transfer);
+	assert_true(o.clean);
 	assert_int_equal(o.rdma, HOOK_OPTIONS_RDMA_STAY);
 	assert_false(o.single_oversub);
 	assert_int_equal(o.orphan_ns, 30000000000ull);
@@ -77,6 +78,10 @@ static void defaults_hold_when_nothing_is_set(void **unused)
 	assert_string_equal(o.mps_dir, "");
 	assert_string_equal(o.name, "");
 	assert_string_equal(o.pod, "");
+	assert_string_equal(o.gang, "");
+	assert_int_equal(o.gang_size, 0);
+	assert_true(o.gang_auto);
+	assert_false(o.is_gang_found);
 	assert_string_equal(said, "");
 }
 
@@ -103,6 +108,7 @@ static void every_variable_is_read(void **unused)
 		{"NVSHARE_REQUIRE_SCHEDULER", (char[]){"1"}},
 		{"NVSHARE_IPC", (char[]){"yes"}},
 		{"NVSHARE_TRANSFER", (char[]){"0"}},
+		{"NVSHARE_CLEAN", (char[]){"0"}},
 		{"NVSHARE_RDMA", (char[]){"ignore"}},
 		{"NVSHARE_ENABLE_SINGLE_OVERSUB", (char[]){"on"}},
 		{"NVSHARE_ORPHAN_TIMEOUT_SEC", (char[]){"0"}},
@@ -129,6 +135,7 @@ static void every_variable_is_read(void **unused)
 	assert_true(o.require_scheduler);
 	assert_true(o.ipc);
 	assert_false(o.transfer);
+	assert_false(o.clean);
 	assert_int_equal(o.rdma, HOOK_OPTIONS_RDMA_IGNORE);
 	assert_true(o.single_oversub);
 	assert_int_equal(o.orphan_ns, 0);
@@ -220,6 +227,58 @@ static struct hook_options parse_one(const struct setting *setting, uint64_t val
 	return parse(v, ret_said, size);
 }
 
+/* A name of its own comes first; another launcher's is of no use to a program that is told so. */
+static void the_gang_is_the_one_that_is_named_or_the_launcher_s(void **unused)
+{
+	struct variable v[] = {
+		{"NVSHARE_GANG", (char[]){"training"}},
+		{"NVSHARE_GANG_SIZE", (char[]){"8"}},
+		{"PMIX_NAMESPACE", (char[]){"run"}},
+		{"OMPI_COMM_WORLD_LOCAL_SIZE", (char[]){"4"}},
+		{"NVSHARE_GANG_AUTO", (char[]){"1"}},
+		{NULL, NULL},
+	};
+	char said[512];
+	struct hook_options o = parse(v, said, sizeof(said));
+
+	(void)unused;
+	assert_string_equal(o.gang, "training");
+	assert_int_equal(o.gang_size, 8);
+	assert_false(o.is_gang_found);
+	v[0].value = (char[]){""};
+	o = parse(v, said, sizeof(said));
+	assert_memory_equal(o.gang, "mpi-run-", 8);
+	assert_int_equal(o.gang_size, 8);
+	assert_true(o.is_gang_found);
+	v[1].value = (char[]){""};
+	o = parse(v, said, sizeof(said));
+	assert_int_equal(o.gang_size, 0); /* nobody waits for one that may never come */
+	v[4].value = (char[]){"0"};
+	o = parse(v, said, sizeof(said));
+	assert_string_equal(o.gang, "");
+	assert_false(o.is_gang_found);
+	assert_string_equal(said, "");
+}
+
+static void a_gang_s_name_is_not_cut(void **unused)
+{
+	char name[NVSHARE_GANG_LEN + 1], said[512];
+	const struct variable v[] = {{"NVSHARE_GANG", name}, {NULL, NULL}};
+	struct hook_options o;
+
+	(void)unused;
+	memset(name, 'a', sizeof(name));
+	name[NVSHARE_GANG_LEN] = '\0';
+	o = parse(v, said, sizeof(said));
+	assert_string_equal(o.gang, "");
+	assert_non_null(strstr(said, "NVSHARE_GANG is"));
+	assert_non_null(strstr(said, "text of at most 127 bytes"));
+	name[NVSHARE_GANG_LEN - 1] = '\0';
+	o = parse(v, said, sizeof(said));
+	assert_string_equal(o.gang, name);
+	assert_string_equal(said, "");
+}
+
 static void every_range_holds_and_is_said_in_the_table_s_words(void **unused)
 {
 	char said[512], allowed[SETTING_TEXT_LEN];
@@ -245,7 +304,7 @@ static void every_range_holds_and_is_said_in_the_table_s_words(void **unused)
 		assert_non_null(strstr(said, s->variable));
 		assert_non_null(strstr(said, allowed));
 	}
-	assert_int_equal(n, 10);
+	assert_int_equal(n, 11);
 }
 
 /* The compiler would have it that getenv() may change it. */
@@ -359,6 +418,8 @@ int main(void)
 		cmocka_unit_test(every_variable_is_read),
 		cmocka_unit_test(a_pod_is_known_by_the_names_that_kubernetes_gives),
 		cmocka_unit_test(a_bad_value_is_said_in_one_line_and_the_default_used),
+		cmocka_unit_test(the_gang_is_the_one_that_is_named_or_the_launcher_s),
+		cmocka_unit_test(a_gang_s_name_is_not_cut),
 		cmocka_unit_test(every_range_holds_and_is_said_in_the_table_s_words),
 		cmocka_unit_test(the_folder_of_the_socket_is_absolute_and_short),
 	};

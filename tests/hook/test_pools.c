@@ -18,6 +18,20 @@ static void it_is_pageable(void **state)
 	assert_int_equal(counts().allocated, 0);
 }
 
+static void freed_memory_is_not_known(void **state)
+{
+	CUdeviceptr p = take(&s1, 1000);
+
+	(void)state;
+	assert_false(pager_is_gap(p, 1000));
+	drop(p, &s1);
+	assert_true(pager_is_gap(p, 1));
+	finish(&s1);
+	assert_true(pager_is_gap(p, 1));
+	assert_int_equal(take(&s1, 1000), p);
+	assert_false(pager_is_gap(p, 1000));
+}
+
 static void its_own_stream_has_it_again_at_once(void **state)
 {
 	CUdeviceptr p = take(&s1, 10 * MIB);
@@ -511,6 +525,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		POOLS_TEST(it_is_pageable),
+		POOLS_TEST(freed_memory_is_not_known),
 		POOLS_TEST(its_own_stream_has_it_again_at_once),
 		POOLS_TEST(another_stream_has_it_when_the_free_is_done),
 		POOLS_TEST(a_default_stream_of_another_thread_is_another_stream),

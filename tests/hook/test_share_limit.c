@@ -72,14 +72,23 @@ static void keeps_to_its_limit(void)
 	wait_until(!fake_get(is_frozen) && !(rig_own_status().flags & NVSHARE_STATUS_LIMITED));
 }
 
-/* They would stand still for one of them; that is told once, however long it works. */
-static void a_limit_of_a_program_with_several_gpus_fails_once(void)
+static struct nvshare_status status_on(int device)
 {
-	uint64_t busy_ns;
+	struct nvshare_status status;
+
+	wait_until(nvshare_status(device, &status, sizeof(status)) == 0);
+	return status;
+}
+
+/* The first GPU is idle, and the second at work; or both are. They are off together. */
+static void keep_to_the_limit_on_the_second(bool is_on_both)
+{
+	struct nvshare_status from, to;
+	double share;
 
 	check(setenv("NVSHARE_COMPUTE_LIMIT", "30", 1) == 0);
 	fake_set(can_freeze, 1);
-	fake_set(is_proven, 1);
+	fake_set(is_proven, 3);
 	fake_set(is_working, 1);
 	for (CUdevice dev = 0; dev < 2; dev++) {
 		struct user user = {.dev = dev};
@@ -87,12 +96,28 @@ static void a_limit_of_a_program_with_several_gpus_fails_once(void)
 		user_start(&user, rig_use_device);
 		check(user_finish(&user) == CUDA_SUCCESS);
 	}
-	check(agent_add_context(CONTEXT, 0, 0));
+	check(agent_add_context(OTHER, 1, 0));
+	check(!is_on_both || agent_add_context(CONTEXT, 0, 0));
 	rig_submit();
-	wait_until(rig_own_status().n_hold_failures > 0);
-	busy_ns = rig_own_status().busy_ns;
-	wait_until(rig_own_status().busy_ns > busy_ns + 300 * CLOCK_NS_PER_MS);
-	check(rig_own_status().n_hold_failures == 1 && rig_own_status().n_holds == 0);
+	wait_until(status_on(1).flags & NVSHARE_STATUS_LIMITED);
+	from = status_on(1);
+	wait_until(status_on(1).n_holds >= from.n_holds + 8);
+	to = status_on(1);
+	share = (double)(to.busy_ns - from.busy_ns) /
+		(double)(to.busy_ns - from.busy_ns + to.held_ns - from.held_ns);
+	check(share > 0.2 && share < 0.4);
+	check(to.n_hold_failures == 0);
+	check(is_on_both == (status_on(0).busy_ns > 0));
+}
+
+static void a_limit_is_kept_on_each_gpu(void)
+{
+	keep_to_the_limit_on_the_second(false);
+}
+
+static void a_limit_is_kept_where_both_work(void)
+{
+	keep_to_the_limit_on_the_second(true);
 }
 
 static void a_limit_and_a_hold_each_keep_it_off(void)
@@ -161,8 +186,9 @@ static void who_is_alone_has_all_the_time_that_it_computes(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		child_test(a_limit_of_a_program_with_several_gpus_fails_once),
 		child_test(keeps_to_its_limit),
+		child_test(a_limit_is_kept_on_each_gpu),
+		child_test(a_limit_is_kept_where_both_work),
 		child_test(a_limit_and_a_hold_each_keep_it_off),
 		child_test(the_time_of_others_is_not_found),
 		child_test(the_time_of_others_does_not_count),

@@ -4,6 +4,7 @@
 
 #include "hook/pager/transfer.h"
 
+#include "hook/base/own_fd.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
@@ -564,7 +565,7 @@ static void a_number_that_is_in_hand_no_more_is_left_alone(void **state)
 			transfer_close_kept(transfer_keep(fd));
 		else
 			assert_true(transfer_send(0, fd, SIZE));
-		again = fcntl(memory, F_DUPFD_CLOEXEC, 0);
+		again = fcntl(memory, F_DUPFD_CLOEXEC, fd);
 		assert_int_equal(again, fd);
 		assert_int_equal(n_files_in_child(), n + 1);
 		close(again);
@@ -586,7 +587,7 @@ static void few_descriptors_are_kept(void **state)
 	limit.rlim_cur = 64;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	for (size_t i = 0; i < 9; i++)
-		kept[i] = transfer_keep(fcntl(memory, F_DUPFD_CLOEXEC, 0));
+		kept[i] = transfer_keep(own_fd_take(fcntl(memory, F_DUPFD_CLOEXEC, 0)));
 	assert_int_equal(kept[8], 0);
 	assert_int_equal(n_files(), n + 8);
 	child = fork();
@@ -597,7 +598,7 @@ static void few_descriptors_are_kept(void **state)
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	transfer_close_kept(kept[3]);
-	assert_int_equal(transfer_keep(fcntl(memory, F_DUPFD_CLOEXEC, 0)), kept[3]);
+	assert_int_equal(transfer_keep(own_fd_take(fcntl(memory, F_DUPFD_CLOEXEC, 0))), kept[3]);
 	for (size_t i = 0; i < 8; i++)
 		transfer_discard(transfer_take_kept(kept[i]));
 	assert_int_equal(transfer_take_kept(0), -1);

@@ -43,6 +43,10 @@ static struct msg sample(size_t i)
 	assert_int_equal(msg_encode(all[i].type, 3, NULL, &msg), all[i].size);
 	if (all[i].type == NVSHARE_MSG_CONFIG)
 		msg.body.config.n_rows = 1; /* there is a row 0 */
+	if (all[i].type == NVSHARE_MSG_SUBMIT_GANG) {
+		msg.body.submit_gang.gang.size = 2;
+		msg.body.submit_gang.gang.name[0] = 'g';
+	}
 	return msg;
 }
 
@@ -187,6 +191,8 @@ static void a_string_without_its_end_is_refused(void **state)
 		STRING(SUBMIT, submit, apart),
 		STRING(SUBMIT, submit, gpus),
 		STRING(PLACE, submit, gpus),
+		STRING(SUBMIT_GANG, submit_gang, submit.gpus),
+		STRING(SUBMIT_GANG, submit_gang, gang.name),
 		STRING(JOB, job, gpu_uuid),
 		STRING(JOB, job, name),
 		STRING(JOB, job, model),
@@ -278,6 +284,8 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(SUBMIT, submit, priority, NVSHARE_PRIORITY_COUNT - 1),
 		RANGE(SUBMIT, submit, limit_sec, NVSHARE_JOB_LIMIT_MAX),
 		RANGE(PLACE, submit, flags, 7),
+		RANGE(SUBMIT_GANG, submit_gang, submit.flags, 7),
+		RANGE(SUBMIT_GANG, submit_gang, gang.size, NVSHARE_GANG_SIZE_MAX),
 		RANGE(JOB_ENDED, job_ended, exit_code, 255),
 		RANGE(JOB_ENDED, job_ended, signal, 64),
 		RANGE(JOB_ENDED, job_ended, flags, 3),

@@ -137,7 +137,8 @@ def test_annotations_become_settings():
     """Each names a setting of the library, and reaches the containers of the examples."""
     table = (ROOT / "src/hook/base/hook_options_table.c").read_text(encoding="utf-8")
     wanted = {"NVSHARE_PRIORITY": "priority", "NVSHARE_WEIGHT": "weight", "NVSHARE_SLO_MS": "slo-ms",
-              "NVSHARE_GPU_MEMORY_LIMIT": "gpu-memory-limit", "NVSHARE_COMPUTE_LIMIT": "compute-limit"}
+              "NVSHARE_GPU_MEMORY_LIMIT": "gpu-memory-limit", "NVSHARE_COMPUTE_LIMIT": "compute-limit",
+              "NVSHARE_GANG": "gang", "NVSHARE_GANG_SIZE": "gang-size"}
     assert all(f'"{name}"' in table for name in wanted)
     seen = []
     for example in ("notebooks", "serving"):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Every interleaving of three clients on one small card, to a depth: each message may
+ * Every interleaving of three clients on one small card, or of two gangs and a single client on two
+ * (WORLD_GANGS), to a depth: each message may
  * arrive, each piece of work end or fail, each program want, take, free, idle, die or
  * lose its connection at every moment, and time may jump to the next deadline. All of
  * world_check() and of the core's invariants hold in every state; nobody is left
@@ -132,33 +133,64 @@ static void mix_proc(uint64_t *hash, const struct world *world, uint32_t p)
 	mix_queue(hash, c, &proc->down);
 }
 
+static void mix_gpu(uint64_t *hash, const struct world *world, uint32_t gpu)
+{
+	const struct sched_gpu *g = &world->sched.gpus[gpu];
+	uint64_t now = world->now;
+
+	if (world->config.moving_percent > 0) {
+		mix_list(hash, world->clients, &g->woken, SCHED_LINK_WOKEN);
+		mix(hash, (uint64_t)g->moving_ns);
+		mix(hash, now % 10000000000);
+	}
+	for (int place = SCHED_PLACE_NONE + 1; place < SCHED_PLACE_COUNT_; place++)
+		mix_list(hash, world->clients, &g->place[place], SCHED_LINK_PLACE);
+	mix_list(hash, world->clients, &g->queue, SCHED_LINK_LINE);
+	mix_list(hash, world->clients, &g->coming, SCHED_LINK_LINE);
+	mix_forecast(hash, now, world->clients, &g->forecast);
+	mix(hash, g->is_dirty | g->is_prepared << 1 | g->is_overcommitted << 2 | g->is_ahead << 3);
+	mix(hash, g->head);
+	mix(hash, g->restoring);
+	mix(hash, g->external);
+	mix(hash, mix_ahead(now, g->wake_ns));
+}
+
+static void mix_gang(uint64_t *hash, const struct world *world, uint32_t p)
+{
+	const struct sched_client *c = &world->clients[p];
+	const struct sched_gang *g = &c->gang_here;
+
+	mix(hash, c->gang);
+	mix(hash, c->is_called | c->is_called_off << 1 | c->is_ready << 2);
+	mix(hash, g->has_had | g->is_bound << 1 | g->is_apart << 2 | g->is_lacking << 3 |
+			  g->is_off << 4 | g->is_changed << 5 | g->is_due << 6);
+	mix(hash, g->gpus);
+	mix(hash, g->is_due ? g->due.prev : SCHED_NONE);
+	mix_list(hash, world->clients, &g->members, SCHED_LINK_GANG);
+}
+
 static uint64_t hash_of(const struct node *node)
 {
 	const struct world *world = &node->world;
-	const struct sched_gpu *g = &world->sched.gpus[0];
 	uint64_t hash = node->n_faults, now = world->now;
 
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
 		mix_client(&hash, now, &world->clients[p]);
 		mix_policy(&hash, &world->sched, &world->clients[p]);
 		mix_proc(&hash, world, p);
+		if (world->config.moving_percent > 0)
+			mix_sleeper(&hash, &world->sched, &world->clients[p]);
 	}
-	for (int place = SCHED_PLACE_NONE + 1; place < SCHED_PLACE_COUNT_; place++)
-		mix_list(&hash, world->clients, &g->place[place], SCHED_LINK_PLACE);
-	mix_list(&hash, world->clients, &g->queue, SCHED_LINK_LINE);
-	mix_list(&hash, world->clients, &g->coming, SCHED_LINK_LINE);
-	mix_forecast(&hash, now, world->clients, &g->forecast);
-	mix(&hash, g->is_dirty | g->is_prepared << 1 | g->is_overcommitted << 2 | g->is_ahead << 3);
-	mix(&hash, g->head);
-	mix(&hash, g->restoring);
-	mix(&hash, g->external);
-	mix(&hash, mix_ahead(now, g->wake_ns));
+	for (uint32_t gpu = 0; gpu < WORLD_GPUS; gpu++)
+		mix_gpu(&hash, world, gpu);
+	for (uint32_t p = 0; world->has_gangs && p < WORLD_PROCS; p++)
+		mix_gang(&hash, world, p);
 	mix(&hash, world->is_strict | world->may_overlap << 1);
 	for (uint32_t p = 0; world->has_users && p < WORLD_PROCS; p++) {
 		if (world->clients[p].state != SCHED_CLIENT_FREE)
 			mix_owner(&hash, &world->sched, &world->clients[p]);
 		for (uint32_t i = 0; i < WORLD_OWNERS; i++)
-			mix(&hash, world->n_passed[0][world->procs[p].owner][i]);
+			mix(&hash, world->n_passed[world->procs[p].gpu][world->procs[p].owner][i]);
 	}
 	return hash;
 }
@@ -300,7 +332,7 @@ static bool do_move(struct node *node, enum move move, uint32_t p)
 }
 
 /* Who is in the way stays there: it is critical, or its bytes are pinned. */
-static bool is_kept_out(const struct world *world, uint32_t p)
+static bool is_kept_out_here(const struct world *world, uint32_t p)
 {
 	struct sched_client_status status;
 
@@ -317,6 +349,17 @@ static bool is_kept_out(const struct world *world, uint32_t p)
 		}
 	}
 	return false;
+}
+
+/* It is, or another one of its gang. */
+static bool is_kept_out(const struct world *world, uint32_t p)
+{
+	bool is_out = is_kept_out_here(world, p);
+
+	for (uint32_t q = 0; q < WORLD_PROCS && world->procs[p].gang != SCHED_NONE; q++)
+		is_out = is_out || (world->procs[q].gang == world->procs[p].gang &&
+				    is_kept_out_here(world, q));
+	return is_out;
 }
 
 /* ---- nobody is stuck ---------------------------------------------------------- */
@@ -423,8 +466,11 @@ struct run {
 	enum sched_priority first;    /* the first client's class; the others are low */
 	uint32_t weight[WORLD_PROCS]; /* 0: the default */
 	uint64_t slo_ns[WORLD_PROCS]; /* 0: none */
+	uint32_t moving_percent;      /* two sleep; with is_full */
 	bool is_full; /* one has all that is usable, and the others have nothing yet */
 	uint32_t owner[WORLD_PROCS];
+	bool has_gangs; /* the clients 0 and 1, and 2 and 3, are gangs on both cards */
+	uint32_t gang_size;
 	const char *name;
 };
 
@@ -435,6 +481,7 @@ static void configure(struct sched_config *config, const struct run *run)
 	config->policy = run->policy;
 	config->reserve_percent = run->reserve_percent;
 	config->sharing_degree = run->sharing_degree;
+	config->moving_percent = run->moving_percent;
 	config->switch_mode = SCHED_SWITCH_FIXED;
 	config->switch_fixed_ns = 10 * S;
 	config->wait_bound_ns = 60 * S;
@@ -446,25 +493,84 @@ static void configure(struct sched_config *config, const struct run *run)
 
 static uint64_t held_at_first(const struct run *run, uint32_t p)
 {
+	if (run->has_gangs)
+		return p < 4 ? 2 * UNIT : UNIT;
 	if (run->is_full)
 		return p == 2 ? CARD : 0;
 	return p == 2 ? 2 * UNIT : UNIT;
 }
 
+#ifdef WORLD_GANGS
+/* Both members of a gang run, or are to run. */
+static void run_gang(struct node *node, uint32_t first)
+{
+	for (uint32_t p = first; p < first + 2; p++) {
+		node->world.procs[p].is_at_gate = true;
+		world_want(&node->world, p);
+	}
+	settle(node);
+	while (!node->world.procs[first].is_open || !node->world.procs[first + 1].is_open) {
+		assert(do_move(node, MOVE_TIME, 0));
+		settle(node);
+	}
+}
+
+/* The first gang and the single client are sleepers. That gang has come early, and displaced the
+ * other one. */
+static void wake(struct node *node)
+{
+	struct world *world = &node->world;
+
+	run_gang(node, 2);
+	for (uint32_t p = 0; p < WORLD_PROCS; p++)
+		world->clients[p].has_slept = p < 2 || p == 4;
+	for (uint32_t gpu = 0; gpu < WORLD_GPUS; gpu++)
+		world->sched.gpus[gpu].moving_ns = (int64_t)(15 * S);
+	world_alloc(world, 0, UNIT, false);
+	world_alloc(world, 1, UNIT, false);
+	run_gang(node, 0);
+	assert(world->clients[0].is_early && world->clients[1].is_early);
+	assert(world->clients[2].is_displaced && world->clients[3].is_displaced);
+}
+#else
+/* The first two are sleepers, and one of them has come before its turn: the last one waits. */
+static void wake(struct node *node)
+{
+	for (uint32_t p = 0; p < 2; p++)
+		node->world.clients[p].has_slept = true;
+	node->world.procs[2].is_at_gate = true;
+	world_alloc(&node->world, 0, UNIT, false);
+	settle(node);
+	while (node->world.procs[0].lack > 0) {
+		assert(do_move(node, MOVE_TIME, 0));
+		settle(node);
+	}
+	assert(node->world.clients[0].is_early && node->world.clients[2].is_displaced);
+}
+#endif
+
 /* They hold something already: what happens from nothing on is mostly registering. */
 static void begin(struct node *node, const struct run *run)
 {
-	const uint64_t total[] = {CARD * 100 / (100 - run->reserve_percent)};
+	const uint64_t card = CARD * 100 / (100 - run->reserve_percent);
+	uint64_t total[WORLD_GPUS];
 	struct sched_config config;
+
+	for (uint32_t gpu = 0; gpu < WORLD_GPUS; gpu++)
+		total[gpu] = card;
 
 	configure(&config, run);
 	world_init(&node->world, &config, total);
 	node->world.is_strict = true;
+	node->world.has_gangs = run->has_gangs;
 	node->world.has_users = run->owner[WORLD_PROCS - 1] > 0;
 	node->n_faults = run->n_faults;
 	for (uint32_t p = 0; p < WORLD_PROCS; p++) {
-		world_spawn(&node->world, p, 0);
+		world_spawn(&node->world, p, p % WORLD_GPUS);
 		node->world.procs[p].owner = run->owner[p];
+		if (run->has_gangs && p < 4)
+			node->world.procs[p].gang = p & ~1u;
+		node->world.procs[p].gang_size = run->gang_size;
 		node->world.procs[p].claim = (struct sched_claim){
 			.priority = p == 0 ? run->first : SCHED_PRIORITY_LOW,
 			.weight = run->weight[p],
@@ -481,10 +587,37 @@ static void begin(struct node *node, const struct run *run)
 			settle(node);
 		}
 	}
+	if (run->moving_percent > 0)
+		wake(node);
 }
 
 int main(int argc, char **argv)
 {
+#ifdef WORLD_GANGS
+	static const struct run runs[] = {
+		{.name = "gangs", .has_gangs = true},
+		{.name = "gangs, one fault", .has_gangs = true, .n_faults = 1},
+		{.name = "gangs, serial, one fault",
+		 .has_gangs = true,
+		 .mode = SCHED_MODE_SERIAL,
+		 .n_faults = 1},
+		{.name = "gangs, of two users, one is critical, one fault",
+		 .has_gangs = true,
+		 .first = SCHED_PRIORITY_CRITICAL,
+		 .owner = {0, 0, 1, 1, 2},
+		 .n_faults = 1},
+		{.name = "gangs, fair, with a lead, one fault",
+		 .has_gangs = true,
+		 .policy = SCHED_POLICY_FAIR,
+		 .reserve_percent = 50,
+		 .n_faults = 1},
+		{.name = "gangs, one has slept, one fault",
+		 .has_gangs = true,
+		 .moving_percent = 50,
+		 .n_faults = 1},
+	};
+	uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 5;
+#else
 	static const struct run runs[] = {
 		{.name = "auto"},
 		{.name = "auto, one fault", .n_faults = 1},
@@ -541,9 +674,31 @@ int main(int argc, char **argv)
 		 .weight = {50, 400, 100},
 		 .slo_ns = {0, 30 * S, 5 * S}},
 		{.name = "two of one user, one fault", .n_faults = 1, .owner = {0, 0, 1}},
+		{.name = "two sleepers, one fault",
+		 .n_faults = 1,
+		 .moving_percent = 50,
+		 .is_full = true},
+		{.name = "two sleepers, serial, of two users",
+		 .mode = SCHED_MODE_SERIAL,
+		 .moving_percent = 50,
+		 .is_full = true,
+		 .owner = {0, 1, 1}},
+		{.name = "fair, two sleepers, one is high, one fault",
+		 .policy = SCHED_POLICY_FAIR,
+		 .n_faults = 1,
+		 .moving_percent = 50,
+		 .is_full = true,
+		 .first = SCHED_PRIORITY_HIGH},
+		{.name = "credit, two sleepers of one user, one fault",
+		 .policy = SCHED_POLICY_CREDIT,
+		 .n_faults = 1,
+		 .moving_percent = 50,
+		 .is_full = true,
+		 .owner = {0, 0, 1}},
 		{.name = "two of one user, serial", .mode = SCHED_MODE_SERIAL, .owner = {0, 0, 1}},
 	};
 	uint32_t depth = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 8;
+#endif
 	static struct node node;
 
 	signal(SIGABRT, on_abort);

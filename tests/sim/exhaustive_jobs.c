@@ -44,25 +44,48 @@ enum move {
 static const char *const move_names[] = {"submit", "register", "freeze", "succeed", "fail",
 					 "cancel", "forget",   "time",   "later",   "out"};
 
-static const struct run {
-	const char *name;
-	uint32_t degree, turns_max;
-	bool is_unfair;
-} runs[] = {
-	{"turns for two", 0, 2, false},
-	{"one at a time", 1, 1, false},
-	{"one owner, two at a time", 2, 1, true},
-};
-
 /* The job of each slot: it is submitted again and again. */
-static const struct {
+struct slot_job {
 	uint32_t owner, priority;
 	struct jobs_request request;
-} jobs_of[JOBS] = {
+};
+
+static const struct slot_job singles[JOBS] = {
 	{0, 50, {.need = 60 * GIB, .gpu = PLACE_ANY}},
 	{1, 50, {.need = 90 * GIB, .gpu = PLACE_ANY, .is_whole = true}},
 	{1, 50, {.need = 20 * GIB, .gpu = 1, .is_whole = true, .apart = 1}},
 	{0, 51, {.need = 30 * GIB, .gpu = PLACE_ANY, .apart = 1}},
+};
+
+#define GANG(number, n) .gang = (number), .gang_size = (n)
+
+static const struct slot_job two_gangs[JOBS] = {
+	{0, 50, {.need = 60 * GIB, .gpu = PLACE_ANY, GANG(1, 2)}},
+	{1, 50, {.need = 60 * GIB, .gpu = PLACE_ANY, GANG(1, 2)}},
+	{1, 50, {.need = 70 * GIB, .gpu = 1, GANG(1, 2)}},
+	{0, 50, {.need = 60 * GIB, .gpu = PLACE_ANY, GANG(1, 2)}},
+};
+
+/* One of three waits for the next round, or comes back; and a job that wants a whole GPU. */
+static const struct slot_job gang_of_three[JOBS] = {
+	{0, 50, {.need = 60 * GIB, .gpu = PLACE_ANY, .is_whole = true, .apart = 1, GANG(1, 2)}},
+	{0, 50, {.need = 60 * GIB, .gpu = PLACE_ANY, .is_whole = true, .apart = 1, GANG(1, 2)}},
+	{0, 51, {.need = 50 * GIB, .gpu = PLACE_ANY, .is_whole = true, GANG(1, 2)}},
+	{1, 50, {.need = 90 * GIB, .gpu = PLACE_ANY, .is_whole = true}},
+};
+
+static const struct run {
+	const char *name;
+	uint32_t degree, turns_max;
+	bool is_unfair;
+	const struct slot_job *jobs;
+} runs[] = {
+	{"turns for two", 0, 2, false, singles},
+	{"one at a time", 1, 1, false, singles},
+	{"one owner, two at a time", 2, 1, true, singles},
+	{"two gangs, one at a time", 1, 1, false, two_gangs},
+	{"two gangs, turns for two", 0, 2, false, two_gangs},
+	{"a gang of three", 0, 1, false, gang_of_three},
 };
 
 struct node {
@@ -125,10 +148,10 @@ static void node_submit(struct node *node, uint32_t job)
 
 	event.id = ++node->last_id;
 	event.since_ns = node->now_ns;
-	event.owner = run->is_unfair ? 0 : jobs_of[job].owner;
-	event.priority = jobs_of[job].priority;
+	event.owner = run->is_unfair ? 0 : run->jobs[job].owner;
+	event.priority = run->jobs[job].priority;
 	event.n_retries = job == 0;
-	event.request = jobs_of[job].request;
+	event.request = run->jobs[job].request;
 	node_step(node, event);
 }
 
@@ -142,7 +165,7 @@ static void node_programs(struct node *node, uint32_t job, bool is_stopped)
 	node_step(node, (struct jobs_event){.type = JOBS_EVENT_PROGRAMS,
 					    .job = job,
 					    .n_programs = 1,
-					    .footprint = jobs_of[job].request.need,
+					    .footprint = run->jobs[job].request.need,
 					    .is_stopped = is_stopped});
 }
 
@@ -209,6 +232,10 @@ static void check_served(const struct node *from)
 			if (job_model_is_on(&node.model.jobs[i]))
 				node_end(&node, i, JOBS_END_SUCCESS);
 			is_over = is_over && (state == JOBS_FREE || state == JOBS_DONE);
+			/* Nobody comes to its gang any more. */
+			if (job_model_is_lacking(&node.model, i))
+				node_step(&node,
+					  (struct jobs_event){.type = JOBS_EVENT_CANCEL, .job = i});
 		}
 		node_go_to(&node, node.now_ns + node.jobs.config.retry_ns);
 	}
@@ -239,6 +266,9 @@ static uint64_t hash_of(const struct node *node)
 		mix(&hash, j->state == JOBS_QUEUED ? waited_ns : 0);
 		mix(&hash, job_model_is_on(j) ? j->gpu | (uint64_t)j->is_reserved << 8 : 0);
 		mix(&hash, j->is_stopped);
+		mix(&hash, job_model_is_on(j) && j->request.gang ? node->now_ns - j->gang_ns : 0);
+		mix(&hash, job_model_is_on(j) ? j->gang_n_new : 0);
+		mix(&hash, j->n_starts > 0);
 		mix(&hash, j->counted_ns);
 		mix(&hash, j->is_reserved ? j->reserve_until_ns - node->now_ns : 0);
 		mix(&hash, j->state == JOBS_STOPPING || j->state == JOBS_RESTING
@@ -303,6 +333,7 @@ static void begin(struct node *node)
 	config.pass_ns = 100 * S;
 	config.age_ns = 250 * S;
 	config.limit_ns = 150 * S;
+	config.limit_max_ns = 200 * S;
 	config.grace_ns = 10 * S;
 	config.place.turns_max = run->turns_max;
 	config.place.margin_bytes = 0;

@@ -286,6 +286,7 @@ static void turns_read(struct fleet_node *node, struct fleet_program *p, uint64_
 	case SCHED_ACTION_BEAT:
 		turns_send(node, p, (struct sched_event){.type = SCHED_EVENT_ALIVE}, now_ns);
 		return;
+	case SCHED_ACTION_AHEAD: /* no client of the fleet copies ahead */
 	case SCHED_ACTION_WAIT:
 	case SCHED_ACTION_REPORT:
 		return;

@@ -5,7 +5,8 @@
 /*
  * The queue of jobs a second time, as its rules read: no trees, no timers, each question answered
  * by a look at every job. It is fed the same events, and must give the same actions, states, sums,
- * bookings and deadline. Scores come from core/place, which has tests of its own.
+ * bookings and deadline. Scores come from core/place, which has tests of its own. In each step the
+ * members of a gang start all together, or not at all, unless they come back to their gang.
  */
 
 #include "core/jobs/jobs.h"
@@ -24,7 +25,12 @@ struct job_model_job {
 	uint64_t footprint;
 	uint64_t limit_ns, counted_ns;
 	uint64_t queued_ns, reserve_until_ns, due_ns;
+	uint64_t gang_ns;    /* on: its gang runs since then */
+	uint32_t gang_n_new; /* on: so many have come to its gang since then */
+	uint32_t n_starts;
 	uint32_t tier, n_on; /* queued: at the last search */
+	enum job_stand stand;
+	uint64_t since_ns; /* the same: it counts as waiting since then */
 };
 
 struct job_model {
@@ -50,5 +56,10 @@ void job_model_step(struct job_model *model, const struct jobs *jobs,
 		    const struct jobs_event *event, int r, const struct jobs_actions *actions);
 
 bool job_model_is_on(const struct job_model_job *job);
+
+/* The queued job waits for members of its gang that were not submitted. */
+bool job_model_is_lacking(const struct job_model *model, uint32_t job);
+/* The same, or the node would not have places for its round if it was empty. */
+bool job_model_is_stuck(const struct job_model *model, uint32_t job);
 
 #endif

@@ -98,6 +98,33 @@ void mix_owner(uint64_t *hash, const struct sched *sched, const struct sched_cli
 		mix(hash, mix_age(sched->now_ns, o->since_ns));
 }
 
+static void mix_minute(uint64_t *hash, uint64_t now, const struct sched_minute *minute)
+{
+	mix(hash, minute->ns);
+	mix(hash, minute->ns == 0 ? 0 : now / 10000000000 - minute->tick);
+}
+
+void mix_sleeper(uint64_t *hash, const struct sched *sched, const struct sched_client *c)
+{
+	const struct sched_owner *o;
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return;
+	o = &sched->clients[c->owner].own;
+	mix(hash, c->waking | (uint64_t)c->has_slept << 8 | (uint64_t)c->is_early << 9 |
+			  (uint64_t)c->is_guest << 10 | (uint64_t)c->is_displaced << 11);
+	mix(hash, c->had_ns);
+	mix(hash, c->use_ns);
+	mix(hash, c->waking == SCHED_WAKING_SOON || c->is_early ? c->early_cost_ns : 0);
+	mix_minute(hash, sched->now_ns, &c->used_minute);
+	mix_minute(hash, sched->now_ns, &c->had_minute);
+	mix_minute(hash, sched->now_ns, &o->minute);
+	mix(hash, o->n_on > 0 ? sched->gpus[c->gpu].wanted_ns - o->on_wanted_ns : 0);
+	mix(hash, c->state >= SCHED_CLIENT_INCOMING
+			  ? sched->gpus[c->gpu].wanted_ns - c->on_wanted_ns
+			  : 0);
+}
+
 void mix_policy(uint64_t *hash, const struct sched *sched, const struct sched_client *c)
 {
 	const struct sched_owner *o;

@@ -37,6 +37,9 @@ void mix_forecast(uint64_t *hash, uint64_t now, const struct sched_client *clien
 /* Which of two owners had a turn later, and all else that decides their order. */
 void mix_owner(uint64_t *hash, const struct sched *sched, const struct sched_client *c);
 
+/* What a client's next waking depends on, where clients may come early. */
+void mix_sleeper(uint64_t *hash, const struct sched *sched, const struct sched_client *c);
+
 /* What decides the order; clocks count by their distances. */
 void mix_policy(uint64_t *hash, const struct sched *sched, const struct sched_client *c);
 

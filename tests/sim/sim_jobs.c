@@ -11,6 +11,7 @@
  * - a job that waits for room starts only where all charges and the margin fit;
  * - no GPU has more jobs than its sharing degree, or for turns more than turns_max;
  * - a restart keeps the order and loses no job;
+ * - the jobs of a gang start in one step, or none does, unless they come back to it;
  * - without faults every job that waits starts within a bound, though jobs of the highest
  *   priority come without an end;
  * - in the end each job is done once, and nothing is charged.
@@ -57,7 +58,7 @@ static struct {
 	struct job slots[JOB_MODEL_JOBS];
 	struct job_model model;
 	struct sim_job programs[JOB_MODEL_JOBS];
-	uint64_t n_steps, n_submitted, n_done, n_started, n_turns, n_booked, n_restarts;
+	uint64_t n_steps, n_submitted, n_done, n_started, n_members, n_turns, n_booked, n_restarts;
 } sim;
 
 static void sim_on_abort(int number)
@@ -115,6 +116,7 @@ static void sim_on_action(const struct jobs_action *a, bool is_last_start)
 		p->is_deaf = sim_is_one_in(4);
 		p->is_frozen = p->has_registered = p->is_killed = false;
 		sim.n_started++;
+		sim.n_members += p->submitted.request.gang > 0;
 		sim.n_turns += a->is_turns;
 		if (is_last_start) /* others have come on top of the earlier ones */
 			sim_check_start(a);
@@ -162,7 +164,7 @@ static int sim_step(struct jobs_event event)
 			sim_on_action(&actions.at[i], i == last);
 		event = (struct jobs_event){.type = JOBS_EVENT_TIME, .now_ns = sim.now};
 		given = NULL;
-	} while (r == 0 && actions.n == JOBS_ACTIONS_MAX);
+	} while (r == 0 && jobs_deadline(&sim.jobs) <= sim.now); /* there was no room for more */
 	for (uint32_t gpu = 0; gpu < sim.n_gpus; gpu++)
 		sim.n_booked += sim.jobs.booked[gpu] != JOBS_NONE;
 	return r;
@@ -203,6 +205,10 @@ static struct jobs_event sim_any_job(uint32_t job)
 		event.request.is_whole = event.request.is_critical = true;
 	if (sim_is_one_in(2))
 		event.request.model.text[0] = (char)('a' + sim_below(4));
+	if (sim_is_one_in(3)) {
+		event.request.gang = 1 + sim_below(3);
+		event.request.gang_size = 1 + (uint32_t)event.request.gang;
+	}
 	return event;
 }
 
@@ -212,7 +218,7 @@ static void sim_submit(struct jobs_event event)
 
 	sim.programs[event.job] = (struct sim_job){.submitted = event, .next_ns = NEVER};
 	r = sim_step(event);
-	assert(r == 0 || r == JOBS_E_NEVER || r == JOBS_E_GPU);
+	assert(r == 0 || r == JOBS_E_NEVER || r == JOBS_E_GPU || r == JOBS_E_GANG_NEVER);
 	sim.n_submitted += r == 0;
 }
 
@@ -312,6 +318,7 @@ static void sim_set_config(void)
 	c->age_ns = (1 + sim_below(4)) * 100 * S;
 	c->reserve_ns = (1 + sim_below(60)) * S;
 	c->limit_ns = (1 + sim_below(400)) * S;
+	c->limit_max_ns = sim_is_one_in(2) ? 400 * S : c->limit_max_ns;
 	c->grace_ns = sim_below(5) * S;
 	c->retry_ns = sim_below(20) * S;
 	c->place.turns_max = 1 + (uint32_t)sim_below(4);
@@ -480,6 +487,18 @@ static void sim_heal(void)
 }
 
 /*
+ * Nobody submits what a gang lacks any more, and no GPU comes that it would need: its members give
+ * up. All other gangs start.
+ */
+static void sim_give_up(void)
+{
+	for (uint32_t i = 0; i < sim.n_slots; i++) {
+		if (job_model_is_stuck(&sim.model, i))
+			sim_must((struct jobs_event){.type = JOBS_EVENT_CANCEL, .job = i});
+	}
+}
+
+/*
  * Jobs of the highest priority and of a user who has none else come as often as slots get free.
  * Each of the others starts all the same: its owner's oldest one in a lane goes first after
  * age_ns, when those that go first before it have had a GPU each.
@@ -499,9 +518,11 @@ static void sim_check_starvation(void)
 	}
 	bound_ns = sim.now + (n + 1) * (sim.config.age_ns + sim.config.pass_ns + ON_NS);
 	while (queued) {
-		uint32_t slot = sim_free_slot();
+		uint32_t slot;
 
 		assert(sim.now < bound_ns);
+		sim_give_up();
+		slot = sim_free_slot();
 		for (uint32_t i = 0; i < sim.n_slots; i++) {
 			if (jobs_state(&sim.jobs, i) != JOBS_QUEUED)
 				queued &= ~(1ull << i);
@@ -514,6 +535,8 @@ static void sim_check_starvation(void)
 			event.request.is_whole = event.request.is_critical = false;
 			event.request.gpu = PLACE_ANY;
 			event.request.need = GIB;
+			event.request.gang = 0;
+			event.request.gang_size = 0;
 			sim_submit(event);
 			rich_ns = sim.now + sim_below(10 * S);
 			continue;
@@ -530,8 +553,10 @@ static void sim_check_end(void)
 	uint64_t bound_ns = sim.now + (sim.n_slots + 1) * (ON_NS + sim.config.pass_ns) +
 			    sim.n_slots * sim.config.age_ns;
 
-	while (sim_happen(NEVER - 1))
+	while (sim_happen(NEVER - 1)) {
 		assert(sim.now < bound_ns);
+		sim_give_up();
+	}
 	assert(sim.n_done == sim.n_submitted);
 	assert(jobs_n_queued(&sim.jobs) == 0);
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
@@ -562,7 +587,8 @@ int main(int argc, char **argv)
 {
 	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
 	uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 100;
-	uint64_t n_steps = 0, n_started = 0, n_turns = 0, n_booked = 0, n_restarts = 0;
+	uint64_t n_steps = 0, n_started = 0, n_members = 0, n_turns = 0, n_booked = 0,
+		 n_restarts = 0;
 
 	(void)signal(SIGABRT, sim_on_abort);
 	printf("sim_jobs: seeds %" PRIu64 " to %" PRIu64 "\n", first, first + n - 1);
@@ -574,12 +600,14 @@ int main(int argc, char **argv)
 			abort();
 		n_steps += sim.n_steps;
 		n_started += sim.n_started;
+		n_members += sim.n_members;
 		n_turns += sim.n_turns;
 		n_booked += sim.n_booked;
 		n_restarts += sim.n_restarts;
 	}
 	printf("sim_jobs: ok, %" PRIu64 " steps, %" PRIu64 " starts, %" PRIu64
-	       " of them by turns, %" PRIu64 " bookings held, %" PRIu64 " restarts\n",
-	       n_steps, n_started, n_turns, n_booked, n_restarts);
+	       " of them of gangs, %" PRIu64 " by turns, %" PRIu64 " bookings held, %" PRIu64
+	       " restarts\n",
+	       n_steps, n_started, n_members, n_turns, n_booked, n_restarts);
 	return 0;
 }

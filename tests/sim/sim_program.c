@@ -60,6 +60,9 @@ void sim_end(struct sim *sim, uint32_t p)
 {
 	bool is_joined = sim->world.procs[p].is_joined;
 
+	/* Those that waited for it go on. */
+	for (uint32_t q = sim_mate(sim, p); q != p; q = sim_mate(sim, q))
+		report_soon(sim, q);
 	world_kill(&sim->world, p);
 	sim->programs[p].life++;
 	sim->programs[p].linked++;
@@ -101,7 +104,38 @@ static void next_op(struct sim *sim, uint32_t p)
 	report_soon(sim, p);
 }
 
-void sim_follow(struct sim *sim, uint32_t p)
+uint32_t sim_mate(const struct sim *sim, uint32_t p)
+{
+	const struct world_proc *proc = &sim->world.procs[p];
+
+	if (proc->gang == SCHED_NONE)
+		return p;
+	for (uint32_t n = 1; n < sim->n_slots; n++) {
+		uint32_t q = (p + n) % sim->n_slots;
+
+		if (sim->world.procs[q].is_alive && sim->world.procs[q].gang == proc->gang)
+			return q;
+	}
+	return p;
+}
+
+/* Its kernels would wait for one that is not on its GPU, and get no further. */
+static bool waits_for_mate(const struct sim *sim, uint32_t p)
+{
+	for (uint32_t q = sim_mate(sim, p); q != p; q = sim_mate(sim, q)) {
+		const struct sim_program *mate = &sim->programs[q];
+
+		/* Two on one card may be too many for it: they would not be written so. */
+		if (sim->world.procs[q].gpu == sim->world.procs[p].gpu)
+			continue;
+		if ((mate->op == OP_COMPUTE && !sim->world.procs[q].is_open) ||
+		    (mate->op == OP_ALLOC && sim->world.config.anti_thrash))
+			return true;
+	}
+	return false;
+}
+
+static void follow_one(struct sim *sim, uint32_t p)
 {
 	struct world_proc *proc = &sim->world.procs[p];
 	struct sim_program *prog = &sim->programs[p];
@@ -117,14 +151,15 @@ void sim_follow(struct sim *sim, uint32_t p)
 		return;
 	if (proc->lease.state == LEASE_IDLE)
 		world_want(&sim->world, p);
-	if (prog->is_computing && !proc->is_open) {
+	if (prog->is_computing && (!proc->is_open || waits_for_mate(sim, p))) {
 		uint64_t done = now - prog->since_ns;
 
 		prog->is_computing = false;
 		if (prog->is_metered)
 			world_used_gpu(&sim->world, p, sim_between(sim, done / 2, done));
 		prog->left_ns -= done < prog->left_ns ? done : prog->left_ns;
-	} else if (!prog->is_computing && prog->op == OP_COMPUTE && proc->is_open) {
+	} else if (!prog->is_computing && prog->op == OP_COMPUTE && proc->is_open &&
+		   !waits_for_mate(sim, p)) {
 		prog->is_computing = true;
 		prog->since_ns = now;
 		sim_schedule(sim, now + prog->left_ns, SIM_OP, p, prog->life);
@@ -135,6 +170,17 @@ void sim_follow(struct sim *sim, uint32_t p)
 	if (proc->is_open && proc->lack == 0 && prog->asked_ns != NEVER) {
 		sim->wait_max_ns = sim_later(sim->wait_max_ns, now - prog->asked_ns);
 		prog->asked_ns = NEVER;
+	}
+}
+
+void sim_follow(struct sim *sim, uint32_t p)
+{
+	follow_one(sim, p);
+	if (sim->world.procs[p].gang == SCHED_NONE)
+		return;
+	for (uint32_t q = 0; q < sim->n_slots; q++) {
+		if (q != p && sim->world.procs[q].gang == sim->world.procs[p].gang)
+			follow_one(sim, q);
 	}
 }
 
@@ -168,6 +214,30 @@ static uint32_t owner_of_slot(const struct sim *sim, uint32_t p)
 	return nth % 4 ? 0 : nth / 4 % sim->n_owners;
 }
 
+#ifdef WORLD_WIDE
+/* Of 24 slots in a row, gangs of eight, four, four and two on as many cards, and singles. */
+#define NOBODY SCHED_NONE
+static const uint32_t gangs[] = {0,  0,  0,  0,  0,  0,  0,  0,      8,      8,      8,      8,
+				 12, 12, 12, 12, 16, 16, 18, NOBODY, NOBODY, NOBODY, NOBODY, 18};
+#else
+/*
+ * Of ten slots in a row, gangs of two and of three on different cards, one on the same card, one
+ * that waits for its second member, and one for itself.
+ */
+static const uint32_t gangs[] = {0, 0, 2, 2, 2, 5, SCHED_NONE, 8, 5, 8};
+#endif
+#define GANG_SLOTS (sizeof(gangs) / sizeof(*gangs))
+
+static void join_gang(struct sim *sim, uint32_t p)
+{
+	uint32_t first = gangs[p % GANG_SLOTS];
+
+	if (first == SCHED_NONE)
+		return;
+	sim->world.procs[p].gang = p - p % (uint32_t)GANG_SLOTS + first;
+	sim->world.procs[p].gang_size = first == 8 && sim->faults == 0 ? 2 : 0;
+}
+
 void sim_spawn(struct sim *sim, uint32_t p)
 {
 	struct sim_program *prog = &sim->programs[p];
@@ -175,6 +245,8 @@ void sim_spawn(struct sim *sim, uint32_t p)
 
 	world_spawn(&sim->world, p, p % WORLD_GPUS);
 	sim->world.procs[p].owner = owner_of_slot(sim, p);
+	if (sim->has_gangs)
+		join_gang(sim, p);
 	*prog = (struct sim_program){.life = life, .linked = linked, .asked_ns = NEVER};
 	prog->n_ops = (uint32_t)sim_between(sim, 1, 25);
 	prog->is_metered = sim_one_in(sim, 2);

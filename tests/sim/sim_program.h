@@ -39,6 +39,7 @@ struct sim {
 	int faults;
 	bool has_claims;   /* weights and classes differ */
 	bool has_critical; /* and some stay once they run, so that others may wait longer */
+	bool has_gangs;    /* some run together with others, whose kernels wait for each other */
 	bool is_calm;
 	uint32_t n_slots;
 	uint32_t n_owners;
@@ -62,6 +63,9 @@ struct sched_claim sim_any_claim(struct sim *sim);
 /* ---- programs ----------------------------------------------------------------- */
 
 void sim_end(struct sim *sim, uint32_t p);
+
+/* The next program of p's gang, all around; p itself if there is no other. */
+uint32_t sim_mate(const struct sim *sim, uint32_t p);
 
 /* Follows what the gate and the budget allow, after anything that touched p. */
 void sim_follow(struct sim *sim, uint32_t p);

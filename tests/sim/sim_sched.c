@@ -22,7 +22,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CALM_NS   (3000 * S)   /* from then on no faults, and nobody new */
+#ifdef WORLD_WIDE
+#define CALM_NS (600 * S) /* from then on no faults, and nobody new */
+#else
+#define CALM_NS (3000 * S) /* the same */
+#endif
 #define END_NS    (400000 * S) /* by then all have ended */
 #define STUCK_NS  (100000 * S)
 #define GRACE_NS  (2 * S)
@@ -270,8 +274,12 @@ static void on_report(struct sim *sim, uint32_t p)
 static void calm_down(struct sim *sim)
 {
 	sim->is_calm = true;
-	for (uint32_t p = 0; p < sim->n_slots; p++)
+	for (uint32_t p = 0; p < sim->n_slots; p++) {
 		world_pause(&sim->world, p, false);
+		sim->world.procs[p].gang_size = 0; /* whom it waits for may never come */
+		if (sim->world.procs[p].is_joined && sim->world.procs[p].gang != SCHED_NONE)
+			world_tell_gang(&sim->world, p);
+	}
 	for (uint32_t p = 0; p < sim->n_slots; p++) {
 		struct world_proc *proc = &sim->world.procs[p];
 		struct sim_program *prog = &sim->programs[p];
@@ -377,7 +385,7 @@ static void configure_cards(struct world *world, uint64_t seed)
 
 struct result {
 	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_progress, n_parts, n_ahead,
-		n_told, n_spawned, wait_max_ns, end_ns;
+		n_told, n_early, n_spawned, wait_max_ns, end_ns;
 };
 
 static bool is_over(const struct sim *sim)
@@ -389,6 +397,24 @@ static bool is_over(const struct sim *sim)
 	return true;
 }
 
+/* It waits for members of its gang that have not come. */
+static bool is_lacking(const struct sim *sim, uint32_t p)
+{
+	uint32_t gang = sim->world.clients[p].gang;
+
+	return gang != SCHED_NONE && sim->world.clients[gang].gang_here.is_lacking;
+}
+
+/* It, or another one of its gang. */
+static bool is_locked_out(const struct sim *sim, uint32_t p)
+{
+	bool is_out = world_is_locked_out(&sim->world, p);
+
+	for (uint32_t q = sim_mate(sim, p); q != p && !is_out; q = sim_mate(sim, q))
+		is_out = world_is_locked_out(&sim->world, q);
+	return is_out;
+}
+
 /* A program that is locked out waits for the owners of pinned bytes, not for turns. */
 static void note_locked_out(struct sim *sim)
 {
@@ -396,7 +422,8 @@ static void note_locked_out(struct sim *sim)
 	if (sim->faults != 0 || sim->world.n_steps % 16 != 0)
 		return;
 	for (uint32_t p = 0; p < sim->n_slots; p++) {
-		if (sim->programs[p].asked_ns != NEVER && world_is_locked_out(&sim->world, p))
+		if (sim->world.procs[p].is_alive && sim->programs[p].asked_ns != NEVER &&
+		    (is_locked_out(sim, p) || is_lacking(sim, p)))
 			sim->programs[p].asked_ns = sim->world.now;
 	}
 }
@@ -435,6 +462,9 @@ static struct result run(uint64_t seed, int faults)
 	config = sim.world.config;
 	world_init(&sim.world, &config, total);
 	configure_cards(&sim.world, seed);
+	/* Old seeds keep their runs. */
+	sim.has_gangs = WORLD_GPUS > 3 || (seed / 16) % 2 == 1;
+	sim.world.has_gangs = sim.has_gangs;
 	sim.world.has_users = sim.n_owners > 1;
 	sim.world.on_up = on_up;
 	sim.world.on_down = on_down;
@@ -460,13 +490,13 @@ static struct result run(uint64_t seed, int faults)
 	 * several users each has that bound, not each program (world_users.h). */
 	if (faults == 0 && config.anti_thrash && !(sim.has_claims && sim.has_critical) &&
 	    (sim.n_owners == 1 || !config.fair_users))
-		assert(sim.wait_max_ns <= 2 * config.wait_bound_ns);
+		assert(sim.wait_max_ns <= (sim.has_gangs ? 4 : 2) * config.wait_bound_ns);
 	free(sim.queue.at);
 	result = (struct result){sim.world.hash,       sim.world.n_steps, sim.world.n_grants,
 				 sim.world.n_drops,    sim.world.n_hung,  sim.world.n_refused,
 				 sim.world.n_progress, sim.world.n_parts, sim.world.n_ahead,
-				 sim.world.n_told,     sim.n_spawned,     sim.wait_max_ns,
-				 sim.world.now};
+				 sim.world.n_told,     sim.world.n_early, sim.n_spawned,
+				 sim.wait_max_ns,      sim.world.now};
 	return result;
 }
 
@@ -508,6 +538,7 @@ int main(int argc, char **argv)
 		all.n_parts += a.n_parts;
 		all.n_ahead += a.n_ahead;
 		all.n_told += a.n_told;
+		all.n_early += a.n_early;
 		all.n_spawned += a.n_spawned;
 		all.wait_max_ns = sim_later(all.wait_max_ns, a.wait_max_ns);
 		if (is_wordy)
@@ -521,8 +552,9 @@ int main(int argc, char **argv)
 	printf("sim_sched: %" PRIu64 " seeds passed, 0 failed: %" PRIu64 " steps, %" PRIu64
 	       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64 " hung, %" PRIu64
 	       " refused, %" PRIu64 " reports on the way, %" PRIu64 " restores in part, %" PRIu64
-	       " ahead of a stop, %" PRIu64 " told before their end\n",
+	       " ahead of a stop, %" PRIu64 " told before their end, %" PRIu64
+	       " early after sleep\n",
 	       n_seeds, all.n_steps, all.n_spawned, all.n_grants, all.n_drops, all.n_hung,
-	       all.n_refused, all.n_progress, all.n_parts, all.n_ahead, all.n_told);
+	       all.n_refused, all.n_progress, all.n_parts, all.n_ahead, all.n_told, all.n_early);
 	return 0;
 }

@@ -172,6 +172,7 @@ static void world_note(struct world *world, const struct sched_action *a)
 		world->hash = (world->hash ^ parts[i]) * 0x100000001b3ull;
 	world->n_grants += a->type == SCHED_ACTION_GRANT;
 	world->n_drops += a->type == SCHED_ACTION_DROP;
+	world->n_early += a->type == SCHED_ACTION_GRANT && world->clients[a->client].is_early;
 	world->n_refused += a->type == SCHED_ACTION_REFUSE;
 	world->n_ahead += a->type == SCHED_ACTION_BUDGET &&
 			  world->clients[a->client].state == SCHED_CLIENT_WAITING;
@@ -208,8 +209,11 @@ int world_step(struct world *world, struct sched_event *event)
 					.due_ms = a->due_ms};
 
 		world_note(world, a);
-		/* No error while a turn could bring what is lacking. */
-		if (a->type == SCHED_ACTION_REFUSE && world->is_strict &&
+		/*
+		 * No error while a turn could bring what is lacking. With gangs a card may be
+		 * empty, and its reserve be full of pager contexts all the same.
+		 */
+		if (a->type == SCHED_ACTION_REFUSE && world->is_strict && !world->has_gangs &&
 		    world_takes_turns(world, world->clients[a->client].gpu))
 			assert(!world_could_have(world, a->client, a->bytes, before.is_coming));
 		if (a->type == SCHED_ACTION_BUDGET)

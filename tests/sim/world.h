@@ -15,7 +15,11 @@
 #include "core/client/lease.h"
 #include "core/sched.h"
 
-#ifdef WORLD_SMALL /* of exhaustive.c */
+#if defined(WORLD_GANGS) /* of exhaustive.c with gangs */
+enum { WORLD_PROCS = 5, WORLD_GPUS = 2, WORLD_QUEUE = 12 };
+#elif defined(WORLD_WIDE)  /* of sim_sched.c on a node of eight cards */
+enum { WORLD_PROCS = 96, WORLD_GPUS = 8, WORLD_QUEUE = 48 };
+#elif defined(WORLD_SMALL) /* of exhaustive.c */
 enum { WORLD_PROCS = 3, WORLD_GPUS = 1, WORLD_QUEUE = 12 };
 #else
 enum { WORLD_PROCS = 160, WORLD_GPUS = 3, WORLD_QUEUE = 48 };
@@ -31,7 +35,7 @@ struct world_msg {
 	uint32_t outcome;
 	uint64_t grant, epoch, budget, bytes, due_ms, moved;
 	struct sched_memory memory;
-	bool wants, is_running, is_part;
+	bool wants, is_running, is_part, is_done;
 };
 
 struct world_queue {
@@ -50,6 +54,8 @@ struct world_proc {
 	enum world_work work;
 	uint32_t gpu;
 	uint32_t owner; /* below WORLD_OWNERS */
+	uint32_t gang;  /* SCHED_NONE: of none */
+	uint32_t gang_size;
 	struct lease lease;
 	struct sched_claim claim;
 	uint64_t budget;
@@ -85,11 +91,13 @@ struct world {
 	uint64_t now;
 	bool is_strict;   /* nobody runs unmanaged: what is within a budget is on the card */
 	bool has_users;   /* programs are of several owners */
+	bool has_gangs;   /* some programs are in gangs */
 	bool may_overlap; /* the mode has changed, or a hung one has come back */
 	uint64_t hash;    /* of all that the scheduler asked for */
 	uint64_t n_grants, n_drops, n_hung, n_refused, n_steps;
 	uint64_t n_progress, n_parts; /* reports from within an eviction; restores in part */
 	uint64_t n_ahead;             /* restores that began before others were to stop */
+	uint64_t n_early;             /* grants before a usual turn, to those that had slept */
 	uint64_t n_told;              /* restores that told so before they had ended */
 	struct world_users users;
 	/* While the first owner waits the second one had so many turns (world_users.h). */

@@ -45,6 +45,12 @@ static void world_send(struct world *world, uint32_t p, struct world_msg msg)
 		world->on_up(world, p);
 }
 
+/* Some do, and none of the small worlds, whose states are to be few. */
+static bool world_copies_ahead(uint32_t p)
+{
+	return WORLD_PROCS > 3 && p % 3 != 0;
+}
+
 static void world_begin(struct world *world, uint32_t p, enum world_work work, uint64_t bytes)
 {
 	struct world_proc *proc = &world->procs[p];
@@ -362,6 +368,13 @@ void world_work_done(struct world *world, uint32_t p, uint32_t outcome)
 
 /* ---- messages arrive -------------------------------------------------------------- */
 
+void world_tell_gang(struct world *world, uint32_t p)
+{
+	world_push(&world->procs[p].up, &(struct world_msg){.type = SCHED_EVENT_GANG});
+	if (world->on_up)
+		world->on_up(world, p);
+}
+
 /* The scheduler takes the client in; what it says to that arrives in order. */
 static void world_join(struct world *world, uint32_t p, const struct world_msg *msg)
 {
@@ -385,6 +398,8 @@ static void world_join(struct world *world, uint32_t p, const struct world_msg *
 	r = world_step(world, &event);
 	assert(r == 0);
 	world_refresh_external(world, proc->gpu);
+	if (proc->gang != SCHED_NONE)
+		world_tell_gang(world, p);
 }
 
 void world_register(struct world *world, uint32_t p)
@@ -411,9 +426,13 @@ int world_deliver_up(struct world *world, uint32_t p)
 		.moved = msg.moved,
 		.move_ns = msg.moved,
 		.outcome = msg.outcome,
+		.bytes = msg.bytes,
 		.is_part = msg.is_part,
+		.is_done = msg.is_done,
 		.wants = msg.wants,
 		.memory = msg.memory,
+		.gang = world->procs[p].gang,
+		.gang_size = world->procs[p].gang_size,
 	};
 
 	return world_step(world, &event);
@@ -463,6 +482,8 @@ void world_deliver_down(struct world *world, uint32_t p)
 		proc->is_linked = true;
 		event.type = LEASE_EVENT_REGISTERED;
 		event.running = msg.is_running;
+		if (world_copies_ahead(p))
+			world_send(world, p, (struct world_msg){.type = SCHED_EVENT_AHEAD});
 		break;
 	case SCHED_ACTION_GRANT:
 		event.type = LEASE_EVENT_LOCK_OK;
@@ -483,6 +504,13 @@ void world_deliver_down(struct world *world, uint32_t p)
 		break;
 	case SCHED_ACTION_BEAT:
 		world_send(world, p, (struct world_msg){.type = SCHED_EVENT_ALIVE});
+		return;
+	case SCHED_ACTION_AHEAD:
+		if (msg.bytes == 0 || p % 3 == 1) /* the others copy until they are told to stop */
+			world_send(world, p,
+				   (struct world_msg){.type = SCHED_EVENT_AHEAD,
+						      .bytes = proc->resident,
+						      .is_done = msg.bytes > 0});
 		return;
 	case SCHED_ACTION_WAIT:
 		return;
@@ -510,6 +538,7 @@ void world_spawn(struct world *world, uint32_t p, uint32_t gpu)
 	proc->is_alive = true;
 	proc->gpu = gpu;
 	proc->budget = LEASE_UNLIMITED;
+	proc->gang = SCHED_NONE;
 	lease_init(&proc->lease);
 }
 

@@ -26,6 +26,9 @@ void world_pause(struct world *world, uint32_t p, bool is_paused);
 /* p claims something else, or is given something else, from now on. */
 void world_claim(struct world *world, uint32_t p, struct sched_claim claim);
 
+/* p, which is joined, says of which gang it is. */
+void world_tell_gang(struct world *world, uint32_t p);
+
 void world_used_gpu(struct world *world, uint32_t p, uint64_t ns);
 void world_report(struct world *world, uint32_t p);
 

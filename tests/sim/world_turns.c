@@ -77,7 +77,8 @@ void world_check_stop(struct world *world, uint32_t p, const struct world_before
 	const struct sched_client *c = &world->clients[p];
 	uint64_t had_ns = world->now - c->turn_ns, least_ns = world_turn_min(&world->sched, c->gpu);
 
-	if (c->is_paused)
+	/* It is paused, or others of its gang do not run. */
+	if (c->is_paused || c->is_called_off)
 		return;
 	if (!before->is_blocked[p])
 		least_ns /= 8;

@@ -2,6 +2,7 @@
 #include "world_users.h"
 
 #include "core/fit.h"
+#include "core/gang/gang.h"
 
 #include <assert.h>
 #include <string.h>
@@ -21,8 +22,9 @@ void world_look_users(const struct world *world, struct world_users *ret_users)
 		/* Resident ones that can not come make no other one urgent. */
 		if (!c->is_resident && level > ret_users->all[c->gpu][owner])
 			ret_users->all[c->gpu][owner] = level;
+		/* A gang waits for other GPUs, too. */
 		if (!c->is_resting && fit_ever(&world->sched, p) &&
-		    level > ret_users->able[c->gpu][owner])
+		    !gang_is_bound(&world->sched, p) && level > ret_users->able[c->gpu][owner])
 			ret_users->able[c->gpu][owner] = level;
 	}
 }
@@ -63,8 +65,9 @@ void world_check_users(struct world *world, const struct world_users *before)
 		/* It may have come into the queue in this step. */
 		if (c->has_turn && world->clients[c->owner].own.turn_ns >= world->now)
 			n_turns[c->gpu][world->procs[p].owner]++;
+		/* A gang that comes may have left its turn here to others before. */
 		if (was_queued && c->has_turn && c->has_switched &&
-		    before->state[p] == SCHED_CLIENT_WAITING)
+		    !gang_is_bound(&world->sched, p) && before->state[p] == SCHED_CLIENT_WAITING)
 			world_turn_of(world, p, false, before, &now);
 		if (before->line[p] == SCHED_LINE_COMING && c->line == SCHED_LINE_QUEUE)
 			world_turn_of(world, p, true, before, &now);

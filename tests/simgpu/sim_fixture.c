@@ -20,6 +20,7 @@ const char sim_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 		       ".visible .entry nvs_spin(.param .u64 p) { ret; }\n"
 		       ".visible .entry nvs_sum_u32(.param .u64 p) { ret; }\n"
 		       ".visible .entry nvs_count(.param .u64 p) { ret; }\n"
+		       ".visible .entry nvs_meet(.param .u64 p) { ret; }\n"
 		       ".visible .entry somebody_elses(.param .u64 p) { ret; }\n";
 
 CUcontext sim_ctx;

@@ -138,6 +138,23 @@ static int part_hold(void)
 	return cuMemRelease(h) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* Its context is on GPU 1; the memory is that of GPU 0 all the same. */
+static int part_far(void)
+{
+	CUmemGenericAllocationHandle h;
+	CUmemAllocationProp found;
+	uint64_t before;
+	int fd;
+
+	NEED(cuInit(0) == CUDA_SUCCESS && cuCtxCreate_v2(&sim_ctx, 0, 1) == CUDA_SUCCESS);
+	before = sim_memory_used();
+	NEED(import_it(&fd, &h) == 0);
+	NEED(close(fd) == 0 && sim_memory_used() == before);
+	NEED(cuMemGetAllocationPropertiesFromHandle(&found, h) == CUDA_SUCCESS);
+	NEED(found.location.type == CU_MEM_LOCATION_TYPE_DEVICE && found.location.id == 0);
+	return cuMemRelease(h) == CUDA_SUCCESS ? 0 : 1;
+}
+
 /* MiB in use beside its own context, as its status. */
 static int part_look(void)
 {
@@ -206,6 +223,19 @@ static void a_killed_exporter_leaves_nothing(void **state)
 	assert_int_equal(used_mib(), 0);
 }
 
+static void imported_memory_stays_on_its_gpu(void **state)
+{
+	struct sim_peer giver = sim_peer_start("give"), far;
+
+	(void)state;
+	assert_int_equal(sim_peer_hear(&giver), 'g');
+	far = sim_peer_start("far");
+	assert_int_equal(sim_peer_end(&far), 0);
+	assert_int_equal(used_mib(), PARTY);
+	kill_peer(&giver);
+	assert_int_equal(used_mib(), 0);
+}
+
 static void what_is_no_token_is_refused(void **state)
 {
 	CUmemGenericAllocationHandle h;
@@ -230,7 +260,7 @@ static const struct part {
 	int (*run)(void);
 } parts[] = {
 	{"give", part_give}, {"take", part_take}, {"hold", part_hold},
-	{"look", part_look}, {"fill", part_fill},
+	{"look", part_look}, {"fill", part_fill}, {"far", part_far},
 };
 
 int main(int argc, char **argv)
@@ -238,6 +268,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_is_used_once_until_its_last_holder_is_gone),
 		cmocka_unit_test(a_killed_exporter_leaves_nothing),
+		cmocka_unit_test(imported_memory_stays_on_its_gpu),
 		cmocka_unit_test(what_is_no_token_is_refused),
 	};
 	int fds[2], r;
@@ -249,7 +280,7 @@ int main(int argc, char **argv)
 	    dup2(fds[1], FD_IN) < 0)
 		return 1;
 	close(fds[0]), close(fds[1]);
-	sim_environment("1", "64MiB");
+	sim_environment("2", "64MiB");
 	r = cmocka_run_group_tests(tests, NULL, NULL);
 	(void)node_dir_remove();
 	return r;

@@ -166,6 +166,19 @@ def test_salloc_hands_the_options_to_its_steps_only(cluster):
     assert len(re.findall(r"^CUDA_VISIBLE_DEVICES=GPU-", said, re.MULTILINE)) == 3
 
 
+def test_the_tasks_of_a_step_on_a_node_are_a_gang(cluster):
+    def names(line):
+        return re.findall(r"^NVSHARE_GANG=(.*)$", cluster.run(line), re.MULTILINE)
+
+    first, second = names("srun -w node1 -n 2 --nvshare env")
+    assert first == second and re.fullmatch(r"slurm-\d+\.0", first)
+    assert names("srun -w node1 -n 1 --nvshare env") == []
+    assert names("srun -w node1 -n 2 --nvshare-gang=off env") == []
+    assert names("NVSHARE_GANG_AUTO=0 srun -w node1 -n 2 --nvshare env") == []
+    assert names("NVSHARE_GANG=own srun -w node1 -n 1 --nvshare env") == ["own"]
+    assert names("srun -w node1 -n 1 --nvshare-gang=pair env") == ["pair"]
+
+
 def test_a_step_within_a_task_gets_a_gpu_of_its_own_node(cluster):
     line = "srun -N 2 -n 1 --overlap -w node1,node2 --nvshare sh -c 'env; srun -N 1 -n 1 --overlap -w node2 env'"
     said = cluster.run(f"salloc -Q -N 2 -n 2 {line}")
@@ -205,6 +218,7 @@ def test_without_the_option_nothing_changes(cluster):
     ("weight", "0", "a whole number from 1 to 10000"),
     ("class", "best", "one of low, normal, high, critical"),
     ("model", "two words", "a name of 1 to 63 printable characters without blanks"),
+    ("gang", "two words", "off, or a name of 1 to 127 printable characters without blanks"),
 ])
 def test_a_wrong_value_ends_the_submission(cluster, command, option, value, needs):
     first, *rest = command.split()

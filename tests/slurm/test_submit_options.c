@@ -39,6 +39,12 @@ static void values_are_checked(void **state)
 		{SUBMIT_OPTION_MODEL, LONG_NAME, -ERANGE},
 		{SUBMIT_OPTION_MODEL, "two words", -EINVAL},
 		{SUBMIT_OPTION_MODEL, "\033[2J", -EINVAL},
+		{SUBMIT_OPTION_GANG, "train/8", 0},
+		{SUBMIT_OPTION_GANG, LONG_NAME, 0},
+		{SUBMIT_OPTION_GANG, "off", 0},
+		{SUBMIT_OPTION_GANG, "", -ERANGE},
+		{SUBMIT_OPTION_GANG, LONG_NAME LONG_NAME, -ERANGE},
+		{SUBMIT_OPTION_GANG, "two words", -EINVAL},
 	};
 
 	(void)state;

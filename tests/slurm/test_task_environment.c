@@ -56,6 +56,48 @@ static void the_library_can_be_taken_out(void **state)
 	assert_string_equal(value, "/a.so:/b.so");
 }
 
+static void tasks_of_a_step_on_a_node_are_a_gang(void **state)
+{
+	static const struct {
+		const char *option, *inherited, *automatic;
+		uint32_t n_tasks;
+		const char *gang;
+	} table[] = {
+		{"", NULL, NULL, 2, "slurm-7.1"},
+		{"", "", "", 2, "slurm-7.1"},
+		{"", NULL, NULL, 1, NULL},
+		{"", NULL, NULL, 0, NULL}, /* a batch script */
+		{"", NULL, "0", 2, NULL},
+		{"", NULL, "off", 2, NULL},
+		{"", NULL, "1", 2, "slurm-7.1"},
+		{"", NULL, "perhaps", 2, "slurm-7.1"},
+		/* The user's own name stays; that of the step around this one does not. */
+		{"", "train", "0", 1, "train"},
+		{"", "slurm-7.0", NULL, 2, "slurm-7.1"},
+		{"", "slurm-7.0", NULL, 1, NULL},
+		{"eval", "train", "0", 1, "eval"},
+		{"off", "train", NULL, 2, NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N(table); i++) {
+		struct task_gang_facts facts = {
+			.option = table[i].option,
+			.inherited = table[i].inherited,
+			.automatic = table[i].automatic,
+			.step = "slurm-7.1",
+			.prefix = "slurm-",
+			.n_tasks = table[i].n_tasks,
+		};
+		const char *gang = task_environment_gang(&facts);
+
+		if (!table[i].gang)
+			assert_null(gang);
+		else
+			assert_string_equal(gang, table[i].gang);
+	}
+}
+
 static void a_text_that_is_too_long_is_refused(void **state)
 {
 	char value[25];
@@ -148,6 +190,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_library_comes_first_and_once),
 		cmocka_unit_test(the_library_can_be_taken_out),
+		cmocka_unit_test(tasks_of_a_step_on_a_node_are_a_gang),
 		cmocka_unit_test(a_text_that_is_too_long_is_refused),
 		cmocka_unit_test(a_directory_may_name_the_node),
 		cmocka_unit_test(the_gpu_that_slurm_chose_is_asked_for),

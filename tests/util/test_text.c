@@ -102,12 +102,51 @@ static void what_is_seen_stays(void **state)
 	}
 }
 
+static void what_is_quoted_comes_back(void **state)
+{
+	static const struct {
+		const char *text, *quoted;
+	} rows[] = {
+		{"", "\"\""},
+		{"two words", "\"two words\""},
+		{"C:\\dir\\", "\"C:\\\\dir\\\\\""},
+		{"say \"yes\"", "\"say \\\"yes\\\"\""},
+		{"a=b", "\"a=b\""},
+	};
+	struct text_quoted quoted;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_string_equal(text_quote(&quoted, rows[i].text), rows[i].quoted);
+}
+
+static void what_has_no_room_is_left_out_whole(void **state)
+{
+	char text[1001];
+	struct text_quoted quoted;
+	size_t len;
+
+	(void)state;
+	for (size_t n_plain = 0; n_plain < 2; n_plain++) {
+		memset(text, '\\', sizeof(text) - 1);
+		memset(text, 'x', n_plain);
+		text[sizeof(text) - 1] = '\0';
+		len = strlen(text_quote(&quoted, text));
+		assert_in_range(len, sizeof(quoted) - 3, sizeof(quoted) - 1);
+		assert_int_equal(quoted.text[len - 1], '"');
+		/* Pairs of backslashes, so the last quote is not escaped. */
+		assert_int_equal((len - 2 - n_plain) % 2, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_can_steer_a_terminal_is_replaced),
 		cmocka_unit_test(what_is_not_seen_is_replaced),
 		cmocka_unit_test(what_is_seen_stays),
+		cmocka_unit_test(what_is_quoted_comes_back),
+		cmocka_unit_test(what_has_no_room_is_left_out_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/jobs/jobs.h"
 
+#include "core/jobs/jobs_gang.h"
 #include "core/jobs/jobs_load.h"
 #include "core/jobs/jobs_queue.h"
 #include "core/jobs/jobs_search.h"
@@ -21,7 +22,7 @@ void jobs_init(struct jobs *jobs, struct job *slots, uint32_t n_slots,
 	jobs->config = *config;
 	jobs->slots = slots;
 	jobs->n_slots = n_slots;
-	jobs->all = jobs->timers = TREE_NONE;
+	jobs->all = jobs->timers = jobs->firsts = jobs->gangs = TREE_NONE;
 	for (uint32_t lane = 0; lane < JOBS_LANES; lane++)
 		jobs->fronts[lane] = jobs->oldest[lane] = TREE_NONE;
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
@@ -79,6 +80,8 @@ static void job_begin(struct jobs *jobs, uint32_t job, uint32_t gpu, bool is_age
 	j->n_starts++;
 	jobs_queue_begin(jobs, job, is_aged);
 	jobs_load_begin(jobs, job);
+	if (j->request.gang)
+		jobs_gang_begin(jobs, job);
 }
 
 static void job_done(struct jobs *jobs, uint32_t job, enum jobs_end end,
@@ -88,6 +91,7 @@ static void job_done(struct jobs *jobs, uint32_t job, enum jobs_end end,
 
 	j->state = JOBS_DONE;
 	j->end = end;
+	jobs_gang_leave(jobs, job);
 	jobs_queue_leave(jobs, job);
 	jobs_act(jobs, actions, JOBS_ACTION_DONE, job);
 }
@@ -130,18 +134,21 @@ static int jobs_check_gpus(const struct jobs *jobs, const struct jobs_request *r
 static int jobs_check_submit(const struct jobs *jobs, const struct jobs_event *event)
 {
 	const struct jobs_request *r = &event->request;
+	int error;
 
 	if (jobs->slots[event->job].state != JOBS_FREE)
 		return JOBS_E_EXISTS;
 	if (!u64_is_within(r->need, 1, PLACE_BYTES_MAX) || event->since_ns > event->now_ns ||
 	    event->priority > JOBS_PRIORITY_MAX || event->n_retries > JOBS_RETRIES_MAX ||
-	    (r->gpu != PLACE_ANY && r->gpu >= PLACE_GPUS_MAX) || (r->is_critical && !r->is_whole))
+	    (r->gpu != PLACE_ANY && r->gpu >= PLACE_GPUS_MAX) || (r->is_critical && !r->is_whole) ||
+	    !u64_is_within(r->gang_size, r->gang ? 2 : 0, r->gang ? JOBS_GANG_MAX : 0))
 		return JOBS_E_VALUE;
 	if (event->is_restored || event->type == JOBS_EVENT_ADOPT)
 		return 0;
 	if (event->limit_ns > jobs->config.limit_max_ns)
 		return JOBS_E_LIMIT;
-	return jobs_check_gpus(jobs, r);
+	error = jobs_check_gpus(jobs, r);
+	return error ? error : jobs_gang_check(jobs, event);
 }
 
 static int jobs_on_submit(struct jobs *jobs, const struct jobs_event *event)
@@ -172,10 +179,13 @@ static int jobs_on_submit(struct jobs *jobs, const struct jobs_event *event)
 		.its_owner = owner,
 	};
 	jobs_queue_join(jobs, event->job);
-	if (event->type == JOBS_EVENT_SUBMIT)
+	jobs_gang_join(jobs, event->job);
+	if (event->type == JOBS_EVENT_SUBMIT) {
 		job_queue(jobs, event->job);
-	else
+	} else {
 		job_begin(jobs, event->job, event->gpu, false);
+		j->gang_ns = event->since_ns; /* its gang had not started before */
+	}
 	return 0;
 }
 
@@ -299,6 +309,7 @@ static int jobs_on_config(struct jobs *jobs, const struct jobs_event *event)
 	jobs->config = *event->config;
 	jobs->place.config = event->config->place;
 	jobs->is_changed = true;
+	jobs_gang_settle_all(jobs);
 	return 0;
 }
 
@@ -335,8 +346,10 @@ static int jobs_on_job_event(struct jobs *jobs, const struct jobs_event *event,
 	case JOBS_EVENT_COUNT_:
 		break;
 	}
-	if (r == 0)
+	if (r == 0) {
 		jobs_timer_set(jobs, event->job);
+		jobs_gang_settle(jobs, event->job);
+	}
 	return r;
 }
 
@@ -373,6 +386,13 @@ static void job_on_time(struct jobs *jobs, uint32_t job, struct jobs_actions *ac
 	if (j->state == JOBS_RESTING) {
 		j->queued_ns = jobs->now_ns;
 		job_queue(jobs, job);
+		jobs_gang_settle(jobs, job);
+	} else if (j->state == JOBS_QUEUED) {
+		if (jobs_gang_is_over(jobs, job)) {
+			job_end_wait(jobs, job);
+			job_done(jobs, job, JOBS_END_FAILED, actions);
+		}
+		jobs_gang_settle(jobs, job);
 	} else if (j->state == JOBS_STOPPING) {
 		j->state = JOBS_KILLED;
 		jobs_act(jobs, actions, JOBS_ACTION_KILL, job);
@@ -399,6 +419,25 @@ static void jobs_run_timers(struct jobs *jobs, struct jobs_actions *actions)
 			    actions);
 }
 
+/* All of found have left the queue before one of them begins. */
+static void jobs_start(struct jobs *jobs, const struct jobs_found *found,
+		       struct jobs_actions *actions)
+{
+	for (uint32_t i = 0; i < found->n; i++)
+		job_end_wait(jobs, found->at[i].job);
+	for (uint32_t i = 0; i < found->n; i++) {
+		const struct jobs_start *start = &found->at[i];
+
+		jobs->slots[start->job].is_turns = start->is_turns;
+		job_begin(jobs, start->job, start->gpu, found->is_aged);
+		jobs_timer_set(jobs, start->job);
+		jobs_act(jobs, actions, JOBS_ACTION_START, start->job);
+	}
+	if (found->n == 1)
+		jobs_gang_replace(jobs, found->at[0].job);
+	jobs_gang_settle(jobs, found->at[0].job);
+}
+
 static void jobs_start_all(struct jobs *jobs, struct jobs_actions *actions)
 {
 	struct jobs_found found;
@@ -408,11 +447,10 @@ static void jobs_start_all(struct jobs *jobs, struct jobs_actions *actions)
 			jobs->is_changed = false;
 			return;
 		}
-		job_end_wait(jobs, found.job);
-		jobs->slots[found.job].is_turns = found.is_turns;
-		job_begin(jobs, found.job, found.gpu, found.is_aged);
-		jobs_timer_set(jobs, found.job);
-		jobs_act(jobs, actions, JOBS_ACTION_START, found.job);
+		/* A gang starts in one step: in the next one, where there is room for all. */
+		if (found.n > JOBS_ACTIONS_MAX - actions->n)
+			return;
+		jobs_start(jobs, &found, actions);
 	}
 }
 

@@ -22,6 +22,8 @@
  * A job that cannot start lets others pass for pass_ns after its submission. Then it books a
  * GPU: nobody behind it starts there before it has.
  *
+ * Gangs: the jobs of a gang start all together, or none of them does (jobs_gang.h).
+ *
  * Reservation: a started job counts with its need for reserve_ns. When its programs have
  * registered, it counts for reserve_ns more, because they have yet to allocate. Their footprint
  * counts in any case, so the larger of the two is charged. The reservation ends early when the
@@ -29,7 +31,8 @@
  *
  * Cost: with n jobs an event takes O(log n), plus the search for a start. That looks at no job
  * where no GPU has a place. Else it looks, for each GPU and kind, at no more than JOBS_LOOK_MAX
- * jobs that cannot start and at as many old ones.
+ * jobs that cannot start and at as many old ones, and at gangs only until it has looked at
+ * JOBS_GANG_LOOK_MAX members.
  *
  * Ownership: the caller owns struct jobs and the array of jobs that it names.
  * Threading: none; one caller at a time.
@@ -47,6 +50,10 @@
 #define JOBS_PRIORITY_DEFAULT 50
 #define JOBS_RETRIES_MAX      1000
 #define JOBS_LOOK_MAX         16
+#define JOBS_GANG_MAX         JOBS_ACTIONS_MAX /* start together, in one step */
+/* A search looks at no more gangs of a lane when it has looked at so many members. */
+#define JOBS_GANG_LOOK_MAX (2 * JOBS_GANG_MAX)
+#define JOBS_GANG_OPEN_MAX 256 /* members of a gang that are not over */
 
 struct jobs_config {
 	struct place_config place;
@@ -93,6 +100,8 @@ struct jobs_request {
 	bool is_critical;        /* its memory stays while it runs, so no turns bring it; needs
 				  * is_whole */
 	uint64_t apart;          /* a number: no two jobs with the same one share a GPU; 0: none */
+	uint64_t gang;      /* a number: its owner's jobs with the same one are a gang; 0: none */
+	uint32_t gang_size; /* so many start together, 2 to JOBS_GANG_MAX; without a gang 0 */
 };
 
 enum jobs_event_type {
@@ -126,8 +135,8 @@ struct jobs_event {
 	uint32_t n_retries;  /* left, to JOBS_RETRIES_MAX */
 	uint64_t limit_ns;   /* 0: the default; to limit_max_ns */
 	uint64_t counted_ns; /* of its limit, used up */
-	bool is_restored;    /* it was accepted before a restart: JOBS_E_LIMIT, JOBS_E_GPU and
-			      * JOBS_E_NEVER do not apply */
+	bool is_restored;    /* it was accepted before a restart: of the errors from JOBS_E_LIMIT on
+			      * none applies */
 	struct jobs_request request;
 
 	uint32_t n_programs; /* its programs that are clients now */
@@ -165,13 +174,17 @@ struct jobs_actions {
 
 enum {
 	JOBS_E_SUCCESS_,
-	JOBS_E_EXISTS, /* SUBMIT, ADOPT: of a slot in use */
-	JOBS_E_NO_JOB, /* any other event of a free slot */
-	JOBS_E_STATE,  /* event not allowed in the job's state */
-	JOBS_E_VALUE,  /* a value is out of its range */
-	JOBS_E_LIMIT,  /* SUBMIT: limit_ns is above config.limit_max_ns */
-	JOBS_E_GPU,    /* SUBMIT: the named GPU is not known, is reserved, or gpu_ids lacks it */
-	JOBS_E_NEVER,  /* SUBMIT: GPUs are known, and each that the job may use is too small */
+	JOBS_E_EXISTS,    /* SUBMIT, ADOPT: of a slot in use */
+	JOBS_E_NO_JOB,    /* any other event of a free slot */
+	JOBS_E_STATE,     /* event not allowed in the job's state */
+	JOBS_E_VALUE,     /* a value is out of its range */
+	JOBS_E_LIMIT,     /* SUBMIT: limit_ns is above config.limit_max_ns */
+	JOBS_E_GPU,       /* SUBMIT: the named GPU is not known, is reserved, or gpu_ids lacks it */
+	JOBS_E_NEVER,     /* SUBMIT: GPUs are known, and each that the job may use is too small */
+	JOBS_E_GANG_SIZE, /* SUBMIT: a member of its gang has another gang_size */
+	JOBS_E_GANG_NEVER, /* SUBMIT: GPUs are known, and even without other jobs and programs there
+			    * would not be places for all that would start with it */
+	JOBS_E_GANG_FULL,  /* SUBMIT: JOBS_GANG_OPEN_MAX members of its gang are not over */
 };
 
 #include "core/jobs/jobs_private.h" /* struct jobs, struct job: for their size only */
@@ -204,6 +217,9 @@ enum jobs_wait {
 	JOBS_WAIT_POSITION, /* others stand before it */
 	JOBS_WAIT_PLACE,    /* reason: of the GPUs, place_reason_of() */
 	JOBS_WAIT_REST,     /* it rests before a retry */
+	JOBS_WAIT_MEMBERS,  /* n_missing more members of its gang must be submitted */
+	JOBS_WAIT_GANG,  /* there are not places for all of its gang; or others stand before it */
+	JOBS_WAIT_NEVER, /* even an empty node has no places for those that would start with it */
 };
 
 struct jobs_status {
@@ -211,10 +227,11 @@ struct jobs_status {
 	enum jobs_end end;
 	enum jobs_wait wait;
 	enum place_reason reason;
-	uint32_t position; /* from 1: its rank by priority and id, or what its owner's share makes
-			    * of that if it is sooner; 0: it is not queued */
-	uint32_t gpu;      /* since START; JOBS_NONE: not started */
-	uint32_t booked;   /* the GPU that the search for a start last kept for it, or JOBS_NONE */
+	uint32_t position;  /* from 1: its rank by priority and id, or what its owner's share makes
+			     * of that if it is sooner; 0: it is not queued */
+	uint32_t gpu;       /* since START; JOBS_NONE: not started */
+	uint32_t booked;    /* a GPU that the search for a start last kept for it, or JOBS_NONE */
+	uint32_t n_missing; /* JOBS_WAIT_MEMBERS */
 	bool is_turns;
 	uint64_t id;
 	uint32_t owner, priority, n_retries, n_starts;

@@ -114,6 +114,7 @@ uint64_t jobs_due_ns(const struct job *job)
 	uint64_t due_ns = JOBS_NO_DEADLINE;
 
 	switch (job->state) {
+	case JOBS_QUEUED:
 	case JOBS_RESTING:
 	case JOBS_STOPPING:
 		return job->due_ns;
@@ -125,7 +126,6 @@ uint64_t jobs_due_ns(const struct job *job)
 			due_ns = u64_min(due_ns, job->reserve_until_ns);
 		break;
 	case JOBS_FREE:
-	case JOBS_QUEUED:
 	case JOBS_KILLED:
 	case JOBS_DONE:
 	case JOBS_STATE_COUNT_:

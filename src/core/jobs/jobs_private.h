@@ -23,10 +23,20 @@
 /* The trees that a job can be in. */
 enum job_node {
 	JOB_NODE_ALL,   /* queued; by priority, id */
-	JOB_NODE_OWNED, /* queued, of its lane and owner; by priority, id */
-	JOB_NODE_OLD,   /* the same; by queued_ns, id */
+	JOB_NODE_OWNED, /* in a lane, of its lane and owner; by priority, id */
+	JOB_NODE_OLD,   /* the same; by stand_ns, id */
+	JOB_NODE_FIRST, /* STAND_FIRST; by id */
+	JOB_NODE_GANG,  /* of a gang, not over; by owner_number, gang, id */
 	JOB_NODE_TIMER, /* by due time */
 	JOB_NODE_COUNT_
+};
+
+/* Where a queued job stands. */
+enum job_stand {
+	STAND_NOT, /* not queued; or a member whose gang lacks others, or whom another stands for */
+	STAND_LINE,  /* in its lane */
+	STAND_GANG,  /* the same, for all that start together with it */
+	STAND_FIRST, /* in its lane, and before all lanes: it comes back to a gang that runs */
 };
 
 /*
@@ -65,7 +75,10 @@ struct job {
 	uint64_t id;
 	struct jobs_request request;
 	uint32_t owner_number, owner; /* slot of its struct jobs_owner; JOBS_NONE: it has none */
-	uint32_t line;                /* slot of its line; JOBS_NONE: it is not queued */
+	uint32_t line;                /* slot of its line; JOBS_NONE: it stands in none */
+	enum job_stand stand;
+	uint64_t stand_ns; /* counts as waiting since: queued_ns, or its gang has been whole */
+	uint64_t gang_ns;  /* started, with a gang: since then the gang runs */
 	uint32_t priority, n_retries, n_starts;
 	uint32_t gpu;
 	uint32_t n_programs;
@@ -81,7 +94,11 @@ struct job {
 	uint64_t waited_ns;     /* in all waits that have ended */
 	uint64_t started_ns;
 	uint64_t ran_ns;        /* from its last start to its end */
-	uint64_t due_ns;        /* STOPPING: of KILL; RESTING: of its return */
+	uint64_t due_ns;        /* STOPPING: of KILL; RESTING: of its return; QUEUED: then it
+				 * stands elsewhere */
+	uint64_t n_looked;      /* jobs::n_searches when it was last looked at */
+	uint32_t gang_n_new;    /* started: so many have taken a seat of its gang for the first
+				 * time since gang_ns */
 	struct list_link apart; /* jobs::apart, of its GPU */
 	struct tree_node node[JOB_NODE_COUNT_];
 	struct jobs_line its_line; /* in its slot, not its own */
@@ -94,8 +111,9 @@ struct jobs {
 	struct job *slots;
 	uint32_t n_slots;
 	uint64_t now_ns;
-	uint64_t n_turns;     /* numbers given to owners */
-	uint32_t all, timers; /* roots */
+	uint64_t n_searches;
+	uint64_t n_turns;                    /* numbers given to owners */
+	uint32_t all, timers, firsts, gangs; /* roots */
 	uint32_t fronts[JOBS_LANES];
 	uint32_t oldest[JOBS_LANES];
 	uint32_t free_line, free_owner;

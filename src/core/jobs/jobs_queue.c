@@ -160,6 +160,11 @@ static void jobs_line_free(struct jobs *jobs, uint32_t slot)
 	jobs->free_line = slot;
 }
 
+uint32_t jobs_look_cost(const struct job *job)
+{
+	return job->stand == STAND_GANG ? job->request.gang_size : 1;
+}
+
 struct tree_key jobs_front_key(const struct jobs *jobs, uint32_t job, uint32_t n_before)
 {
 	const struct jobs_owner *o = jobs_owner_of(jobs, job);
@@ -184,7 +189,7 @@ static void jobs_line_move(struct jobs *jobs, uint32_t slot)
 		return;
 	front = tree_first(jobs_nodes(jobs, JOB_NODE_OWNED), line->owned);
 	old = tree_first(jobs_nodes(jobs, JOB_NODE_OLD), line->old);
-	since_ns = u64_max(jobs->slots[old].queued_ns, jobs_owner_of(jobs, old)->aged_ns);
+	since_ns = u64_max(jobs->slots[old].stand_ns, jobs_owner_of(jobs, old)->aged_ns);
 	tree_insert(fronts, root, slot, jobs_front_key(jobs, front, 0));
 	tree_insert(oldest, &jobs->oldest[line->lane], slot,
 		    (struct tree_key){since_ns, jobs->slots[old].id, 0});
@@ -204,11 +209,14 @@ static void jobs_owner_move(struct jobs *jobs, uint32_t owner)
 
 /* ---- the queue ------------------------------------------------------------- */
 
-void jobs_queue_enter(struct jobs *jobs, uint32_t job)
+static struct tree_key jobs_priority_key(const struct job *j)
+{
+	return (struct tree_key){JOBS_PRIORITY_MAX - j->priority, j->id, 0};
+}
+
+static void jobs_line_enter(struct jobs *jobs, uint32_t job)
 {
 	struct job *j = &jobs->slots[job];
-	struct jobs_owner *o = jobs_owner_of(jobs, job);
-	struct tree_key by_priority = {JOBS_PRIORITY_MAX - j->priority, j->id, 0};
 	uint32_t lane = jobs_lane(&j->request), slot = jobs_line_find(jobs, j->owner, lane);
 	struct jobs_line *line;
 
@@ -216,29 +224,59 @@ void jobs_queue_enter(struct jobs *jobs, uint32_t job)
 		slot = jobs_line_new(jobs, j->owner, lane);
 	line = &jobs->slots[slot].its_line;
 	j->line = slot;
-	jobs->n_waiting += o->n_queued++ == 0;
-	tree_insert(jobs_nodes(jobs, JOB_NODE_ALL), &jobs->all, job, by_priority);
-	tree_insert(jobs_nodes(jobs, JOB_NODE_OWNED), &line->owned, job, by_priority);
+	tree_insert(jobs_nodes(jobs, JOB_NODE_OWNED), &line->owned, job, jobs_priority_key(j));
 	tree_insert(jobs_nodes(jobs, JOB_NODE_OLD), &line->old, job,
-		    (struct tree_key){j->queued_ns, j->id, 0});
+		    (struct tree_key){j->stand_ns, j->id, 0});
 	jobs_line_move(jobs, slot);
 }
 
-void jobs_queue_exit(struct jobs *jobs, uint32_t job)
+static void jobs_line_exit(struct jobs *jobs, uint32_t job)
 {
 	struct job *j = &jobs->slots[job];
-	struct jobs_owner *o = jobs_owner_of(jobs, job);
 	uint32_t slot = j->line;
 	struct jobs_line *line = &jobs->slots[slot].its_line;
 
-	jobs->n_waiting -= --o->n_queued == 0;
-	tree_remove(jobs_nodes(jobs, JOB_NODE_ALL), &jobs->all, job);
 	tree_remove(jobs_nodes(jobs, JOB_NODE_OWNED), &line->owned, job);
 	tree_remove(jobs_nodes(jobs, JOB_NODE_OLD), &line->old, job);
 	jobs_line_move(jobs, slot);
 	if (line->owned == TREE_NONE)
 		jobs_line_free(jobs, slot);
 	j->line = JOBS_NONE;
+}
+
+void jobs_queue_stand(struct jobs *jobs, uint32_t job, enum job_stand stand, uint64_t since_ns)
+{
+	struct job *j = &jobs->slots[job];
+	struct tree_slots firsts = jobs_nodes(jobs, JOB_NODE_FIRST);
+
+	if (j->line != JOBS_NONE)
+		jobs_line_exit(jobs, job);
+	tree_remove(firsts, &jobs->firsts, job);
+	j->stand = stand;
+	j->stand_ns = since_ns;
+	if (stand != STAND_NOT)
+		jobs_line_enter(jobs, job);
+	if (stand == STAND_FIRST)
+		tree_insert(firsts, &jobs->firsts, job, (struct tree_key){j->id, 0, 0});
+}
+
+void jobs_queue_enter(struct jobs *jobs, uint32_t job)
+{
+	struct job *j = &jobs->slots[job];
+
+	jobs->n_waiting += jobs_owner_of(jobs, job)->n_queued++ == 0;
+	tree_insert(jobs_nodes(jobs, JOB_NODE_ALL), &jobs->all, job, jobs_priority_key(j));
+	j->stand_ns = j->queued_ns;
+	j->due_ns = JOBS_NO_DEADLINE;
+	if (!j->request.gang)
+		jobs_queue_stand(jobs, job, STAND_LINE, j->queued_ns);
+}
+
+void jobs_queue_exit(struct jobs *jobs, uint32_t job)
+{
+	jobs_queue_stand(jobs, job, STAND_NOT, 0);
+	tree_remove(jobs_nodes(jobs, JOB_NODE_ALL), &jobs->all, job);
+	jobs->n_waiting -= --jobs_owner_of(jobs, job)->n_queued == 0;
 }
 
 void jobs_queue_begin(struct jobs *jobs, uint32_t job, bool is_aged)
@@ -266,12 +304,13 @@ uint32_t jobs_position(const struct jobs *jobs, uint32_t job)
 	const struct job *j = &jobs->slots[job];
 	struct tree_slots all = jobs_nodes(jobs, JOB_NODE_ALL);
 	struct tree_slots owned = jobs_nodes(jobs, JOB_NODE_OWNED);
-	const struct jobs_line *line = &jobs->slots[j->line].its_line;
 	struct tree_key key = j->node[JOB_NODE_ALL].key, level = {key.first, 0, 0};
-	uint64_t n_higher = tree_n_below(all, jobs->all, level);
-	uint64_t n_before =
-		tree_n_below(owned, line->owned, key) - tree_n_below(owned, line->owned, level);
+	uint64_t n_higher = tree_n_below(all, jobs->all, level), n_before;
+	uint32_t rank = tree_n_below(all, jobs->all, key) + 1, root;
 
-	return (uint32_t)u64_min(tree_n_below(all, jobs->all, key) + 1,
-				 n_higher + (n_before + 1) * jobs->n_waiting);
+	if (j->line == JOBS_NONE)
+		return rank;
+	root = jobs->slots[j->line].its_line.owned;
+	n_before = tree_n_below(owned, root, key) - tree_n_below(owned, root, level);
+	return (uint32_t)u64_min(rank, n_higher + (n_before + 1) * jobs->n_waiting);
 }

@@ -8,6 +8,7 @@
 
 #include "core/jobs/jobs_search.h"
 
+#include "core/jobs/jobs_gang.h"
 #include "core/jobs/jobs_load.h"
 #include "core/jobs/jobs_queue.h"
 
@@ -19,7 +20,7 @@ struct search_next {
 	struct tree_key key;
 	uint64_t id;
 	uint32_t job, line;
-	uint32_t n_before; /* of its owner's, in its lane */
+	uint32_t n_before; /* of its owner's, in its lane; members of gangs count each */
 	bool is_old;       /* it goes first for its age */
 };
 
@@ -33,6 +34,7 @@ struct search {
 	struct jobs *jobs;
 	uint32_t open;                    /* GPUs where a job may start */
 	uint32_t n_looked[JOBS_LANES][2]; /* not old, old */
+	uint32_t n_members[JOBS_LANES][2];
 	uint32_t n;
 	struct search_next heap[SEARCH_MAX];
 };
@@ -122,7 +124,8 @@ static void search_push_after(struct search *s, const struct search_next *looked
 	next = tree_next(jobs_nodes(s->jobs, JOB_NODE_OWNED), looked->job);
 
 	if (next != TREE_NONE)
-		search_push_job(s, next, looked->line, looked->n_before + 1);
+		search_push_job(s, next, looked->line,
+				looked->n_before + jobs_look_cost(&s->jobs->slots[looked->job]));
 	if (looked->n_before == 0)
 		search_push_front(s, tree_next(jobs_fronts(s->jobs), looked->line));
 }
@@ -144,8 +147,8 @@ static uint32_t search_open(const struct jobs *jobs)
 	return open & c->allowed & ~c->reserved;
 }
 
-static struct place_request search_request(const struct jobs *jobs,
-					   const struct jobs_request *request, uint32_t job)
+struct place_request jobs_search_request(const struct jobs *jobs,
+					 const struct jobs_request *request, uint32_t job)
 {
 	struct place_request r = {
 		.need = request->need,
@@ -166,7 +169,7 @@ uint32_t jobs_search_place(const struct jobs *jobs, const struct jobs_request *r
 			   uint32_t job, uint64_t now_ns,
 			   struct place_score ret_scores[PLACE_GPUS_MAX])
 {
-	struct place_request r = search_request(jobs, request, job);
+	struct place_request r = jobs_search_request(jobs, request, job);
 
 	r.is_explained = true;
 	return place_choose(&jobs->place, &r, now_ns, ret_scores);
@@ -183,7 +186,7 @@ static void search_book(struct search *s, uint32_t job, const struct place_reque
 	struct jobs *jobs = s->jobs;
 	uint32_t best = PLACE_NONE;
 
-	if (jobs->now_ns - jobs->slots[job].queued_ns < jobs->config.pass_ns)
+	if (jobs->now_ns - jobs->slots[job].stand_ns < jobs->config.pass_ns)
 		return;
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
 		/* It was looked at as its owner's oldest one. */
@@ -202,11 +205,20 @@ static void search_book(struct search *s, uint32_t job, const struct place_reque
 	s->open &= ~(1u << best);
 }
 
-/* Can job start? If not, it may book a GPU. */
-static bool search_look(struct search *s, uint32_t job, struct jobs_found *ret_found)
+static bool search_look_gang(struct search *s, uint32_t job, struct jobs_found *ret_found)
+{
+	uint32_t booked;
+	bool is_found = jobs_gang_look(s->jobs, job, ret_found, &booked);
+
+	s->open &= ~booked;
+	return is_found;
+}
+
+/* Can job start by itself? If not, it may book a GPU. */
+static bool search_look_job(struct search *s, uint32_t job, struct jobs_found *ret_found)
 {
 	struct jobs *jobs = s->jobs;
-	struct place_request r = search_request(jobs, &jobs->slots[job].request, job);
+	struct place_request r = jobs_search_request(jobs, &jobs->slots[job].request, job);
 	struct place_score scores[PLACE_GPUS_MAX];
 	uint32_t gpu = place_choose(&jobs->place, &r, jobs->now_ns, scores);
 
@@ -214,8 +226,35 @@ static bool search_look(struct search *s, uint32_t job, struct jobs_found *ret_f
 		search_book(s, job, &r, scores);
 		return false;
 	}
-	*ret_found = (struct jobs_found){job, gpu, !scores[gpu].is_fit, false};
+	ret_found->n = 1;
+	ret_found->at[0] = (struct jobs_start){job, gpu, !scores[gpu].is_fit};
 	return true;
+}
+
+/* Not twice: what was in vain is in vain for the rest of this search. */
+static bool search_look(struct search *s, uint32_t job, struct jobs_found *ret_found)
+{
+	struct job *j = &s->jobs->slots[job];
+
+	if (j->n_looked == s->jobs->n_searches)
+		return false;
+	j->n_looked = s->jobs->n_searches;
+	return j->stand == STAND_GANG ? search_look_gang(s, job, ret_found)
+				      : search_look_job(s, job, ret_found);
+}
+
+/* A lane's gangs that cannot start must cost no more than its jobs, and hide none of them. */
+static bool search_is_too_much(struct search *s, uint32_t lane, const struct search_next *next)
+{
+	const struct job *j = &s->jobs->slots[next->job];
+	uint32_t *n_members = &s->n_members[lane][next->is_old];
+
+	if (j->stand != STAND_GANG || j->n_looked == s->jobs->n_searches)
+		return false;
+	if (*n_members >= JOBS_GANG_LOOK_MAX)
+		return true;
+	*n_members += jobs_look_cost(j);
+	return false;
 }
 
 static bool search_is_open(const struct search *s, uint32_t lane)
@@ -225,6 +264,65 @@ static bool search_is_open(const struct search *s, uint32_t lane)
 	return gpu == PLACE_ANY ? s->open != 0 : s->open >> gpu & 1;
 }
 
+/* Those that come back to their gangs. Only old jobs have booked a GPU yet. */
+static bool search_firsts(struct search *s, struct jobs_found *ret_found)
+{
+	struct tree_slots firsts = jobs_nodes(s->jobs, JOB_NODE_FIRST);
+	uint32_t n_looked = 0;
+
+	for (uint32_t job = tree_first(firsts, s->jobs->firsts);
+	     job != TREE_NONE && n_looked < JOBS_LOOK_MAX; job = tree_next(firsts, job)) {
+		if (!search_is_open(s, jobs_lane(&s->jobs->slots[job].request)))
+			continue;
+		if (search_look(s, job, ret_found))
+			return true;
+		n_looked++;
+	}
+	return false;
+}
+
+/* Looks at all that may be next. */
+static bool search_run(struct search *s, struct jobs_found *ret_found)
+{
+	const struct jobs *jobs = s->jobs;
+
+	while (s->n > 0) {
+		struct search_next next = search_pop(s);
+		uint32_t lane = jobs->slots[next.line].its_line.lane;
+
+		if (!search_is_open(s, lane) || s->n_looked[lane][next.is_old]++ >= JOBS_LOOK_MAX)
+			continue;
+		if (!search_is_too_much(s, lane, &next) && search_look(s, next.job, ret_found)) {
+			ret_found->is_aged = next.is_old;
+			return true;
+		}
+		search_push_after(s, &next);
+	}
+	return false;
+}
+
+static bool search_old(struct search *s, struct jobs_found *ret_found)
+{
+	const struct jobs *jobs = s->jobs;
+
+	for (uint32_t lane = 0; lane < JOBS_LANES; lane++) {
+		if (search_is_open(s, lane))
+			search_push_old(s, tree_first(jobs_oldest(jobs), jobs->oldest[lane]));
+	}
+	return search_run(s, ret_found);
+}
+
+static bool search_fronts(struct search *s, struct jobs_found *ret_found)
+{
+	const struct jobs *jobs = s->jobs;
+
+	for (uint32_t lane = 0; lane < JOBS_LANES; lane++) {
+		if (search_is_open(s, lane))
+			search_push_front(s, tree_first(jobs_fronts(jobs), jobs->fronts[lane]));
+	}
+	return search_run(s, ret_found);
+}
+
 bool jobs_search(struct jobs *jobs, struct jobs_found *ret_found)
 {
 	struct search s;
@@ -232,26 +330,12 @@ bool jobs_search(struct jobs *jobs, struct jobs_found *ret_found)
 	s.jobs = jobs;
 	s.open = search_open(jobs);
 	s.n = 0;
+	jobs->n_searches++;
 	memset(s.n_looked, 0, sizeof(s.n_looked));
+	memset(s.n_members, 0, sizeof(s.n_members));
 	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++)
 		jobs->booked[gpu] = JOBS_NONE;
-	for (uint32_t lane = 0; lane < JOBS_LANES; lane++) {
-		if (!search_is_open(&s, lane))
-			continue;
-		search_push_old(&s, tree_first(jobs_oldest(jobs), jobs->oldest[lane]));
-		search_push_front(&s, tree_first(jobs_fronts(jobs), jobs->fronts[lane]));
-	}
-	while (s.n > 0) {
-		struct search_next next = search_pop(&s);
-		uint32_t lane = jobs->slots[next.line].its_line.lane;
-
-		if (!search_is_open(&s, lane) || s.n_looked[lane][next.is_old]++ >= JOBS_LOOK_MAX)
-			continue;
-		if (search_look(&s, next.job, ret_found)) {
-			ret_found->is_aged = next.is_old;
-			return true;
-		}
-		search_push_after(&s, &next);
-	}
-	return false;
+	ret_found->is_aged = false;
+	return search_old(&s, ret_found) || search_firsts(&s, ret_found) ||
+	       search_fronts(&s, ret_found);
 }

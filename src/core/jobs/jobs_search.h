@@ -6,15 +6,21 @@
 
 #include "core/jobs/jobs.h"
 
-struct jobs_found {
+struct jobs_start {
 	uint32_t job, gpu;
 	bool is_turns;
+};
+
+struct jobs_found {
+	uint32_t n; /* 1, or a gang's */
+	struct jobs_start at[JOBS_GANG_MAX];
 	bool is_aged; /* it goes first for its age */
 };
 
 /*
- * The first job in the order of jobs.h that can start now. false: there is none. jobs::booked says
- * afterwards which GPUs are kept for the jobs before it that cannot start.
+ * The first job in the order of jobs.h that can start now, with those that start together with it.
+ * false: there is none. jobs::booked says afterwards which GPUs are kept for the jobs before it
+ * that cannot start.
  */
 bool jobs_search(struct jobs *jobs, struct jobs_found *ret_found);
 
@@ -25,5 +31,9 @@ bool jobs_search(struct jobs *jobs, struct jobs_found *ret_found);
 uint32_t jobs_search_place(const struct jobs *jobs, const struct jobs_request *request,
 			   uint32_t job, uint64_t now_ns,
 			   struct place_score ret_scores[PLACE_GPUS_MAX]);
+
+/* The request as core/place takes it; job: as above. */
+struct place_request jobs_search_request(const struct jobs *jobs,
+					 const struct jobs_request *request, uint32_t job);
 
 #endif

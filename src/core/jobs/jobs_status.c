@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/jobs/jobs.h"
+#include "core/jobs/jobs_gang.h"
 #include "core/jobs/jobs_load.h"
 #include "core/jobs/jobs_queue.h"
 #include "core/jobs/jobs_search.h"
@@ -12,6 +13,24 @@ enum jobs_state jobs_state(const struct jobs *jobs, uint32_t job)
 {
 	assert(job < jobs->n_slots);
 	return jobs->slots[job].state;
+}
+
+/* A member that another reason does not concern for good waits for the others. */
+static void jobs_status_gang(const struct jobs *jobs, uint32_t job, struct jobs_status *ret)
+{
+	bool is_passing = ret->wait == JOBS_WAIT_POSITION || ret->reason == PLACE_APART ||
+			  ret->reason == PLACE_FULL || ret->reason == PLACE_NO_ROOM ||
+			  ret->reason == PLACE_BOOKED;
+	bool is_never;
+
+	if (!jobs_gang_is_in_round(jobs, job, &ret->n_missing, &is_never))
+		return;
+	if (is_never)
+		ret->wait = JOBS_WAIT_NEVER;
+	else if (ret->n_missing > 0)
+		ret->wait = JOBS_WAIT_MEMBERS;
+	else if (is_passing)
+		ret->wait = JOBS_WAIT_GANG;
 }
 
 static void jobs_status_wait(const struct jobs *jobs, uint32_t job, uint64_t now_ns,
@@ -27,6 +46,8 @@ static void jobs_status_wait(const struct jobs *jobs, uint32_t job, uint64_t now
 		if (jobs->booked[gpu] == job)
 			ret->booked = gpu;
 	}
+	if (ret->request.gang)
+		jobs_status_gang(jobs, job, ret);
 }
 
 void jobs_status(const struct jobs *jobs, uint32_t job, uint64_t now_ns, struct jobs_status *ret)
@@ -96,6 +117,12 @@ const char *jobs_wait_text(enum jobs_wait wait)
 		return "no GPU can take it now";
 	case JOBS_WAIT_REST:
 		return "it rests before it is tried again";
+	case JOBS_WAIT_MEMBERS:
+		return "its gang lacks members";
+	case JOBS_WAIT_GANG:
+		return "there are no places for all of its gang";
+	case JOBS_WAIT_NEVER:
+		return "this node can never have places for all of its gang";
 	}
 	return "unknown";
 }

@@ -3,11 +3,26 @@
 /* Every invariant. The simulation and the tests check them after each step. */
 
 #include "core/jobs/jobs.h"
+#include "core/jobs/jobs_gang.h"
 #include "core/jobs/jobs_load.h"
 #include "core/jobs/jobs_queue.h"
 #include "core/u64.h"
 
 #include <assert.h>
+
+/* Each member of a gang stands where its gang puts it; every other job stands in its lane. */
+static void job_stand_assert_valid(const struct jobs *jobs, uint32_t job)
+{
+	const struct job *j = &jobs->slots[job];
+	struct jobs_standing s = {STAND_LINE, j->queued_ns, JOBS_NO_DEADLINE};
+
+	/* There was no room for what is due in this step. */
+	if (j->due_ns <= jobs->now_ns)
+		return;
+	if (j->request.gang)
+		s = jobs_gang_stand(jobs, job);
+	assert(j->stand == s.stand && j->stand_ns == s.since_ns && j->due_ns == s.until_ns);
+}
 
 static void job_assert_valid(const struct jobs *jobs, uint32_t job)
 {
@@ -16,9 +31,18 @@ static void job_assert_valid(const struct jobs *jobs, uint32_t job)
 	bool is_open = is_queued || is_on || j->state == JOBS_RESTING;
 	uint64_t due_ns = jobs_due_ns(j);
 
-	assert((j->line != JOBS_NONE) == is_queued || j->state == JOBS_FREE);
-	for (int kind = JOB_NODE_ALL; kind <= JOB_NODE_OLD; kind++)
-		assert((j->node[kind].n > 0) == is_queued);
+	bool is_in_line = j->stand != STAND_NOT;
+
+	assert((j->line != JOBS_NONE) == is_in_line || j->state == JOBS_FREE);
+	assert((j->node[JOB_NODE_ALL].n > 0) == is_queued);
+	assert((j->node[JOB_NODE_OWNED].n > 0) == is_in_line);
+	assert((j->node[JOB_NODE_OLD].n > 0) == is_in_line);
+	assert((j->node[JOB_NODE_FIRST].n > 0) == (j->stand == STAND_FIRST));
+	assert((j->node[JOB_NODE_GANG].n > 0) == (is_open && j->request.gang > 0));
+	if (is_queued)
+		job_stand_assert_valid(jobs, job);
+	else
+		assert(j->stand == STAND_NOT);
 	assert((j->node[JOB_NODE_TIMER].n > 0) == (due_ns != JOBS_NO_DEADLINE));
 	assert(due_ns == JOBS_NO_DEADLINE || j->node[JOB_NODE_TIMER].key.first == due_ns);
 	assert(!is_on || j->gpu < PLACE_GPUS_MAX);
@@ -29,7 +53,7 @@ static void job_assert_valid(const struct jobs *jobs, uint32_t job)
 		       j->reserve_until_ns <= jobs->now_ns + 3600 * 1000000000ull);
 	assert(j->state != JOBS_DONE || j->end != JOBS_END_NOT);
 	assert(!is_open || j->owner < jobs->n_slots);
-	if (is_queued) {
+	if (is_in_line) {
 		const struct jobs_line *line = &jobs->slots[j->line].its_line;
 
 		assert(line->owner == j->owner && line->lane == jobs_lane(&j->request));
@@ -114,7 +138,7 @@ static uint32_t jobs_lines_assert_valid(const struct jobs *jobs)
 			assert(!tree_key_is_below(key, line->front.key) &&
 			       !tree_key_is_below(line->front.key, key));
 			assert(line->oldest.key.first ==
-			       u64_max(jobs->slots[oldest].queued_ns, o->aged_ns));
+			       u64_max(jobs->slots[oldest].stand_ns, o->aged_ns));
 		}
 	}
 	return n_queued;
@@ -122,15 +146,20 @@ static uint32_t jobs_lines_assert_valid(const struct jobs *jobs)
 
 void jobs_assert_valid(const struct jobs *jobs)
 {
-	uint32_t n_queued = 0, n_timers = 0;
+	uint32_t n_queued = 0, n_in_line = 0, n_firsts = 0, n_gangs = 0, n_timers = 0;
 
 	for (uint32_t i = 0; i < jobs->n_slots; i++) {
 		job_assert_valid(jobs, i);
 		n_queued += jobs->slots[i].state == JOBS_QUEUED;
+		n_in_line += jobs->slots[i].node[JOB_NODE_OWNED].n > 0;
+		n_firsts += jobs->slots[i].node[JOB_NODE_FIRST].n > 0;
+		n_gangs += jobs->slots[i].node[JOB_NODE_GANG].n > 0;
 		n_timers += jobs->slots[i].node[JOB_NODE_TIMER].n > 0;
 	}
 	assert(tree_assert_valid(jobs_nodes(jobs, JOB_NODE_ALL), jobs->all) == n_queued);
-	assert(jobs_lines_assert_valid(jobs) == n_queued);
+	assert(jobs_lines_assert_valid(jobs) == n_in_line);
+	assert(tree_assert_valid(jobs_nodes(jobs, JOB_NODE_FIRST), jobs->firsts) == n_firsts);
+	assert(tree_assert_valid(jobs_nodes(jobs, JOB_NODE_GANG), jobs->gangs) == n_gangs);
 	assert(tree_assert_valid(jobs_nodes(jobs, JOB_NODE_TIMER), jobs->timers) == n_timers);
 	jobs_gpus_assert_valid(jobs);
 	jobs_owners_assert_valid(jobs);

@@ -230,17 +230,25 @@ uint32_t place_choose(const struct place *place, const struct place_request *req
 	return best;
 }
 
+bool place_can_beside(const struct place *place, uint32_t gpu, const struct place_load *load,
+		      const struct place_request *request)
+{
+	struct place_request free = *request;
+	struct place_score score;
+
+	free.booked = 0;
+	place_score_gpu(place, gpu, load, &free, 0,
+			&score); /* without time: only the reason counts */
+	return score.reason == PLACE_OK;
+}
+
 bool place_can_empty(const struct place *place, uint32_t gpu, const struct place_request *request)
 {
 	static const struct place_load none;
 	struct place_request alone = *request;
-	struct place_score score;
 
 	alone.apart = 0;
-	alone.booked = 0;
-	place_score_gpu(place, gpu, &none, &alone, 0,
-			&score); /* without time: only the reason counts */
-	return score.reason == PLACE_OK;
+	return place_can_beside(place, gpu, &none, &alone);
 }
 
 enum place_reason place_reason_of(const struct place_score scores[PLACE_GPUS_MAX])

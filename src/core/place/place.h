@@ -166,6 +166,10 @@ uint32_t place_choose(const struct place *place, const struct place_request *req
 /* Whether the job could start on gpu if no other job was there. */
 bool place_can_empty(const struct place *place, uint32_t gpu, const struct place_request *request);
 
+/* The same if the jobs there had this load; of request's masks only apart counts. */
+bool place_can_beside(const struct place *place, uint32_t gpu, const struct place_load *load,
+		      const struct place_request *request);
+
 /*
  * The one reason that stands for all GPUs, of scores for which none is PLACE_OK: the one that is
  * likely to end first. PLACE_TOO_SMALL, PLACE_RESERVED, PLACE_NOT_IN_SET, PLACE_NOT_ASKED and

@@ -5,6 +5,8 @@
 #include "core/fit.h"
 #include "core/policy/owner.h"
 #include "core/policy/quantum.h"
+#include "core/policy/sleeper.h"
+#include "core/u64.h"
 
 #include <assert.h>
 
@@ -71,6 +73,7 @@ void policy_reset(struct sched *sched)
 			o->vtime_ns[level] = 0;
 		o->credit_round = 0;
 	}
+	sleeper_reset(sched);
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		struct sched_client *c = &sched->clients[i];
 
@@ -112,6 +115,8 @@ void policy_state(struct sched *sched, uint32_t client, enum sched_client_state 
 		if (policy->run)
 			policy->run(sched, client);
 	}
+	if ((from >= SCHED_CLIENT_INCOMING) != (to >= SCHED_CLIENT_INCOMING))
+		sleeper_on(sched, client, to >= SCHED_CLIENT_INCOMING);
 	if (from <= SCHED_CLIENT_IDLE && to > SCHED_CLIENT_IDLE)
 		policy_awake(sched, client, true);
 	else if (from > SCHED_CLIENT_IDLE && to <= SCHED_CLIENT_IDLE)
@@ -121,6 +126,7 @@ void policy_state(struct sched *sched, uint32_t client, enum sched_client_state 
 void policy_used(struct sched *sched, uint32_t client, uint64_t ns)
 {
 	sched->clients[client].is_metered = true;
+	sleeper_used(sched, client, ns);
 	policy_of(sched)->charge(sched, client, ns);
 }
 
@@ -137,13 +143,16 @@ void policy_charge(struct sched *sched, uint32_t client)
 	uint64_t ns = policy_pending(sched, c);
 
 	c->charged_ns = sched->now_ns;
-	if (ns > 0)
-		policy_of(sched)->charge(sched, client, ns);
+	if (ns == 0)
+		return;
+	sleeper_used(sched, client, ns);
+	policy_of(sched)->charge(sched, client, ns);
 }
 
-static uint32_t band_of_level(enum sched_priority level)
+/* A client that made way for a sleeper goes before the others of its level. */
+static uint32_t band_of_level(enum sched_priority level, bool is_displaced)
 {
-	return BAND_LEVELS + (uint32_t)(SCHED_PRIORITY_CRITICAL - level);
+	return BAND_LEVELS + 2 * (uint32_t)(SCHED_PRIORITY_CRITICAL - level) + !is_displaced;
 }
 
 void policy_rank(struct sched *sched, uint32_t client)
@@ -157,7 +166,7 @@ void policy_rank(struct sched *sched, uint32_t client)
 		c->band = BAND_AGED;
 		c->key = c->asked_ns;
 	} else {
-		c->band = band_of_level(c->level);
+		c->band = band_of_level(c->level, c->is_displaced);
 	}
 }
 
@@ -177,7 +186,15 @@ uint32_t policy_front_band(const struct sched *sched, uint32_t client)
 	if (c->is_resident)
 		return BAND_RESIDENT;
 	/* Not the front's own level: it may be one that has aged, before others of a higher one. */
-	return o->is_aged ? BAND_AGED : band_of_level(owner_level(o));
+	return o->is_aged ? BAND_AGED : band_of_level(owner_level(o), c->is_displaced);
+}
+
+bool policy_may_pass(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+	uint32_t first = sched->gpus[c->gpu].queue.first;
+
+	return sched->clients[first].front_band >= band_of_level(c->level, true);
 }
 
 uint64_t policy_waits_ns(const struct sched *sched, uint32_t client)
@@ -229,10 +246,13 @@ static uint64_t end_for_owner(const struct sched *sched, const struct sched_clie
 uint64_t policy_end(const struct sched *sched, uint32_t victim, uint32_t head, uint64_t turn_ns)
 {
 	const struct sched_client *v = &sched->clients[victim], *h = &sched->clients[head];
-	uint64_t end_ns = v->turn_ns + turn_ns, ages_ns;
+	uint64_t end_ns, ages_ns;
 
 	if (h->band == BAND_RESIDENT)
 		return sched->now_ns;
+	if (v->is_guest)
+		turn_ns = u64_min(turn_ns, SLEEPER_USE_NS);
+	end_ns = v->turn_ns + u64_excess(turn_ns, v->had_ns);
 	if (v->owner != h->owner)
 		return end_for_owner(sched, v, owner_of(sched, h), end_ns);
 	if (h->band == BAND_AGED || v->level < h->level)
@@ -241,6 +261,8 @@ uint64_t policy_end(const struct sched *sched, uint32_t victim, uint32_t head, u
 		ages_ns = h->asked_ns + sched->config.wait_bound_ns / 2;
 		return end_ns > ages_ns ? end_ns : ages_ns;
 	}
+	if (v->is_guest)
+		return end_ns;
 	return policy_of(sched)->end(sched, victim, head, end_ns,
 				     v->turn_ns + quantum_most(sched, v->gpu));
 }

@@ -77,6 +77,8 @@ void policy_charge(struct sched *sched, uint32_t client);
 void policy_rank(struct sched *sched, uint32_t client);
 /* client is about to leave the queue because it may come. */
 void policy_choose(struct sched *sched, uint32_t client);
+/* Nobody waits whom client, a sleeper that has woken and waits, must not pass. */
+bool policy_may_pass(const struct sched *sched, uint32_t client);
 /* The band of client, a front, among fronts. */
 uint32_t policy_front_band(const struct sched *sched, uint32_t client);
 /*

@@ -6,6 +6,7 @@
 #include "daemon/peers/handover.h"
 #include "daemon/server.h"
 #include "util/log.h"
+#include "util/text.h"
 
 /* ---- telling the core -------------------------------------------------------- */
 
@@ -46,12 +47,10 @@ void measure_tell_new(struct server *server)
 		measure_tell(server, i);
 		/* GPUs of NVML are logged in any case. Clients can name any number of others. */
 		if (gpu->device || server_may_log(server, QUOTA_NOBODY, LOG_LEVEL_INFO))
-			log_info(
-				"gpu index=%u total=%llu external=%llu link=%llu by=%s name=\"%s\"",
-				i, (unsigned long long)gpu->total,
-				(unsigned long long)gpu->external,
-				(unsigned long long)gpu->link_bandwidth,
-				gpu->device ? "nvml" : "client", gpu->name);
+			log_info("gpu index=%u total=%llu external=%llu link=%llu by=%s name=%s", i,
+				 (unsigned long long)gpu->total, (unsigned long long)gpu->external,
+				 (unsigned long long)gpu->link_bandwidth,
+				 gpu->device ? "nvml" : "client", TEXT_QUOTED(gpu->name));
 	}
 }
 

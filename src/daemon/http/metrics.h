@@ -31,6 +31,8 @@ struct metrics_node {
 	uint64_t wait_bound_ns;
 	uint64_t n_events[NVSHARE_EVENT_COUNT];
 	uint32_t n_unlisted; /* clients without series */
+	uint32_t n_gangs, n_gang_members;
+	struct nvshare_status_pool pool;
 	uint32_t n_jobs_waiting, n_jobs_running;
 	uint64_t n_jobs_submitted, n_jobs_started, n_jobs_retried, n_jobs_refused, n_jobs_failed;
 	uint64_t n_jobs_ended[NVSHARE_JOB_END_COUNT];
@@ -64,7 +66,9 @@ struct metrics_client {
 	/* Of the scheduler in its process; NAN: there is none. */
 	double orion_clients, orion_waiting, orion_hp_ops, orion_be_ops, orion_be_waits;
 	double orion_wait_seconds;
-	uint32_t place; /* of its GPU in metrics::gpus */
+	struct nvshare_clean clean;
+	struct nvshare_status_gang gang; /* its number is 0: of none */
+	uint32_t place;                  /* of its GPU in metrics::gpus */
 	bool is_running, is_hung, is_doubted, is_preemptible, is_paused;
 };
 

@@ -72,8 +72,8 @@ static void collect_orion(const struct nvshare_orion *orion, struct metrics_clie
 	ret->orion_wait_seconds = is_there ? (double)orion->wait_us / 1e6 : (double)NAN;
 }
 
-static void collect_client(const struct server *server, struct peer *peer, uint32_t place,
-			   struct metrics_client *ret)
+static void collect_client(struct server *server, struct peer *peer, uint32_t place,
+			   uint64_t ticket, struct metrics_client *ret)
 {
 	struct nvshare_status_client *status = &ret->status;
 
@@ -91,6 +91,8 @@ static void collect_client(const struct server *server, struct peer *peer, uint3
 		peer->energy_j = status->energy_j;
 	ret->energy_joules = peer->energy_j ? peer->energy_j : (double)NAN;
 	collect_orion(&peer->orion, ret);
+	ret->clean = peer->clean;
+	(void)gangs_fill(server, peer, ticket, &ret->gang);
 	ret->is_running = status->state == NVSHARE_CLIENT_RUNNING;
 	ret->is_hung = status->flags & NVSHARE_CLIENT_HUNG;
 	ret->is_doubted = status->flags & NVSHARE_CLIENT_DOUBTED;
@@ -133,6 +135,7 @@ void metrics_collect(struct server *server, struct metrics *ret)
 {
 	struct metrics_client unlisted;
 	uint32_t places[SCHED_GPUS_MAX];
+	uint64_t ticket = snapshot_ask(&server->tools.snapshot);
 
 	/* Not all of it: most of the places of clients are unused. */
 	ret->node = (struct metrics_node){.n_lines_dropped = log_dropped(),
@@ -142,7 +145,10 @@ void metrics_collect(struct server *server, struct metrics *ret)
 	measure_sample_all(server);
 	shares_power(server);
 	status_fill_node(server, &ret->node.status);
+	status_fill_pool(server, &ret->node.pool);
 	collect_jobs(server, &ret->node);
+	ret->node.n_gangs = server->gangs.n_shown;
+	ret->node.n_gang_members = server->gangs.n_shown_members;
 	memcpy(ret->node.n_events, server->events.n, sizeof(ret->node.n_events));
 	for (uint32_t i = 0; i < server->gpus.n; i++) {
 		places[i] = NO_PLACE;
@@ -162,7 +168,7 @@ void metrics_collect(struct server *server, struct metrics *ret)
 			client = &ret->clients[ret->n_clients++];
 		else
 			ret->node.n_unlisted++;
-		collect_client(server, peer, places[peer->gpu], client);
+		collect_client(server, peer, places[peer->gpu], ticket, client);
 		collect_sums(client, &ret->gpus[places[peer->gpu]]);
 	}
 }

@@ -65,6 +65,26 @@ static void print_gpu(FILE *out, const struct metrics_gpu *gpu)
 	(void)fprintf(out, ",\"is_out\":%s}", truth(gpu->is_out));
 }
 
+static void print_gang(FILE *out, const struct nvshare_status_gang *gang)
+{
+	if (!gang->gang) {
+		(void)fputs(",\"gang\":null", out);
+		return;
+	}
+	(void)fprintf(out,
+		      ",\"gang\":{\"number\":%u,\"members\":%u,\"size\":%u,\"gpu\":", gang->gang,
+		      gang->n_members, gang->size);
+	if (gang->waits_gpu == UINT32_MAX)
+		(void)fputs("null", out);
+	else
+		(void)fprintf(out, "%u", gang->waits_gpu);
+	(void)fprintf(out, ",\"lacks\":%s,\"apart\":%s,\"name\":",
+		      truth(gang->flags & NVSHARE_GANG_LACKING),
+		      truth(gang->flags & NVSHARE_GANG_APART));
+	PRINT_ARRAY(out, gang->name);
+	(void)fputc('}', out);
+}
+
 static void print_client(FILE *out, const struct metrics_client *client)
 {
 	const struct nvshare_status_client *status = &client->status;
@@ -94,6 +114,7 @@ static void print_client(FILE *out, const struct metrics_client *client)
 	print_number(out, "state_s", (double)status->since_ns / 1e9);
 	print_number(out, "run_s", (double)status->run_ns / 1e9);
 	print_number(out, "gpu_s", (double)status->gpu_ns / 1e9);
+	print_gang(out, &client->gang);
 	(void)fputc('}', out);
 }
 

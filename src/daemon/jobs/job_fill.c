@@ -121,8 +121,8 @@ uint64_t job_fill_reason(const struct server *server, const struct place_score *
 	return reason == PLACE_NO_ROOM ? u64_excess(memory + best->margin, best->free) : 0;
 }
 
-static void fill_wait(const struct server *server, const struct jobs_status *status,
-		      struct nvshare_job *ret)
+static void fill_wait(const struct server *server, const struct job_entry *entry,
+		      const struct jobs_status *status, struct nvshare_job *ret)
 {
 	struct place_score scores[PLACE_GPUS_MAX];
 
@@ -131,6 +131,25 @@ static void fill_wait(const struct server *server, const struct jobs_status *sta
 		(void)snprintf(ret->text, sizeof(ret->text),
 			       "it has failed, and is tried again soon; tries left: %u",
 			       status->n_retries + 1);
+		return;
+	}
+	if (status->wait == JOBS_WAIT_MEMBERS) {
+		ret->why = NVSHARE_JOB_WHY_MEMBERS;
+		(void)snprintf(ret->text, sizeof(ret->text), "waits for %u more of gang %s",
+			       status->n_missing, entry->gang.name);
+		return;
+	}
+	if (status->wait == JOBS_WAIT_GANG) {
+		ret->why = NVSHARE_JOB_WHY_GANG;
+		(void)snprintf(ret->text, sizeof(ret->text), "waits for places for all of gang %s",
+			       entry->gang.name);
+		return;
+	}
+	if (status->wait == JOBS_WAIT_NEVER) {
+		ret->why = NVSHARE_JOB_WHY_NEVER;
+		(void)snprintf(ret->text, sizeof(ret->text),
+			       "this node can never have places for all of gang %s",
+			       entry->gang.name);
 		return;
 	}
 	if (status->wait == JOBS_WAIT_POSITION) {
@@ -247,7 +266,7 @@ void job_fill(const struct server *server, const struct job_entry *entry, struct
 		memcpy(ret->gpu_uuid, entry->gpu_uuid, sizeof(ret->gpu_uuid));
 	}
 	if (ret->state == NVSHARE_JOB_WAITING)
-		fill_wait(server, &status, ret);
+		fill_wait(server, entry, &status, ret);
 	else if (ret->state == NVSHARE_JOB_STOPPING)
 		ret->signal_now = entry->signal_now;
 	if (ret->state == NVSHARE_JOB_STOPPING || ret->state == NVSHARE_JOB_DONE)

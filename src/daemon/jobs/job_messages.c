@@ -15,9 +15,10 @@
 
 bool job_messages_has(uint16_t type)
 {
-	return type == NVSHARE_MSG_SUBMIT || type == NVSHARE_MSG_ATTACH_JOB ||
-	       type == NVSHARE_MSG_JOB_ENDED || type == NVSHARE_MSG_CANCEL_JOB ||
-	       type == NVSHARE_MSG_GET_JOBS || type == NVSHARE_MSG_PLACE;
+	return type == NVSHARE_MSG_SUBMIT || type == NVSHARE_MSG_SUBMIT_GANG ||
+	       type == NVSHARE_MSG_ATTACH_JOB || type == NVSHARE_MSG_JOB_ENDED ||
+	       type == NVSHARE_MSG_CANCEL_JOB || type == NVSHARE_MSG_GET_JOBS ||
+	       type == NVSHARE_MSG_PLACE;
 }
 
 static void messages_unknown(struct server *server, struct peer *peer, uint32_t seq, uint32_t job)
@@ -199,7 +200,11 @@ void job_messages_handle(struct server *server, struct peer *peer, const struct 
 
 	switch (msg->header.type) {
 	case NVSHARE_MSG_SUBMIT:
-		job_submit(server, peer, seq, &msg->body.submit);
+		job_submit(server, peer, seq, &msg->body.submit, &(struct nvshare_gang){.size = 0});
+		break;
+	case NVSHARE_MSG_SUBMIT_GANG:
+		job_submit(server, peer, seq, &msg->body.submit_gang.submit,
+			   &msg->body.submit_gang.gang);
 		break;
 	case NVSHARE_MSG_PLACE:
 		job_submit_place(server, peer, seq, &msg->body.place);

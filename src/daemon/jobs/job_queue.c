@@ -103,6 +103,7 @@ struct job_entry *job_queue_add(struct server *server, uint32_t owner, uid_t uid
 		.id = id,
 		.uid = uid,
 		.owner = owner,
+		.words_owner = owner,
 		.user = user,
 		.pidfd = -1,
 		.since_ns = server->now_ns,
@@ -184,7 +185,7 @@ static void queue_record_place(const struct server *server, const struct job_ent
 		.unix_ns = entry->submitted_unix_ns,
 		.memory = entry->memory,
 		.uid = entry->uid,
-		.owner = entry->owner,
+		.owner = entry->words_owner,
 		.n_retries = status.n_retries,
 		.is_estimated = entry->is_estimated,
 		.submit = entry->submit,
@@ -196,7 +197,11 @@ void job_queue_record(struct server *server, const struct job_entry *entry,
 {
 	struct job_record record = {.kind = kind};
 
-	if (kind == JOB_RECORD_SUBMIT || kind == JOB_RECORD_RETRY) {
+	if (kind == JOB_RECORD_SUBMIT && entry->gang.size) {
+		record.kind = JOB_RECORD_SUBMIT_GANG;
+		queue_record_place(server, entry, &record.member.place);
+		record.member.gang = entry->gang;
+	} else if (kind == JOB_RECORD_SUBMIT || kind == JOB_RECORD_RETRY) {
 		queue_record_place(server, entry, &record.place);
 	} else if (kind == JOB_RECORD_START) {
 		record.start.id = entry->id;

@@ -41,9 +41,12 @@ struct user;
 struct job_entry {
 	uint64_t id; /* 0: the slot is free */
 	struct nvshare_submit submit;
+	struct nvshare_gang gang; /* size 0: none */
 	struct job_process process;
 	uid_t uid;                /* in a pod: of its container, which chose it */
 	uint32_t owner;           /* daemon/jobs/job_queue.c: job_queue_owner() */
+	uint32_t words_owner;     /* the same words of another one are other words: owner, or
+				   * job_record_owner_before() the restart */
 	struct user *user;        /* server::users; NULL: the job has ended */
 	int pidfd;                /* -1: the job has ended */
 	struct event_source gone; /* pidfd */

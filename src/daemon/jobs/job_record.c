@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/job_record.h"
 
+#include "daemon/peers/pods.h"
+#include "daemon/peers/quota.h"
 #include "ipc/msg.h"
 
 #include <errno.h>
@@ -8,6 +10,10 @@
 #include <string.h>
 
 #define MAGIC 0x4a53564eu /* "NVSJ" */
+
+/* Numbers of namespaces grow by this with each restart, so those of different starts differ. */
+#define OWNER_STEP 0x10000u
+_Static_assert(PODS_OWNERS_MAX < OWNER_STEP, "a number that is given is none from before");
 
 struct record_header {
 	uint32_t magic;
@@ -25,11 +31,14 @@ static const size_t body_size[JOB_RECORD_KIND_COUNT_] = {
 	[JOB_RECORD_COUNTED] = sizeof(struct job_record_number),
 	[JOB_RECORD_CANCEL] = sizeof(struct job_record_number),
 	[JOB_RECORD_END] = sizeof(struct job_record_number),
+	[JOB_RECORD_SUBMIT_GANG] = sizeof(struct job_record_member),
 };
-_Static_assert(sizeof(struct record_header) + sizeof(struct job_record_place) <=
+_Static_assert(sizeof(struct record_header) + sizeof(struct job_record_member) <=
 		       JOB_RECORD_SIZE_MAX,
 	       "the longest record");
-_Static_assert(sizeof(struct job_record_place) % 8 == 0 && sizeof(struct job_record_open) % 8 == 0,
+_Static_assert(sizeof(struct job_record_place) % 8 == 0 &&
+		       sizeof(struct job_record_member) % 8 == 0 &&
+		       sizeof(struct job_record_open) % 8 == 0,
 	       "records keep their alignment");
 
 /* FNV-1a: against writes that are cut off, not against people; only the scheduler may write. */
@@ -68,6 +77,16 @@ static bool place_is_good(const struct job_record_place *place)
 	       msg_decode(&msg, size, MSG_TO_SCHEDULER, &checked) == 0;
 }
 
+static bool member_is_good(const struct job_record_member *member)
+{
+	const struct nvshare_submit_gang submit = {member->place.submit, member->gang};
+	struct msg msg, checked;
+	size_t size = msg_encode(NVSHARE_MSG_SUBMIT_GANG, 0, &submit, &msg);
+
+	return place_is_good(&member->place) &&
+	       msg_decode(&msg, size, MSG_TO_SCHEDULER, &checked) == 0;
+}
+
 int job_record_read(const uint8_t *bytes, size_t len, size_t *at, struct job_record *ret_record)
 {
 	uint8_t copy[JOB_RECORD_SIZE_MAX];
@@ -94,6 +113,8 @@ int job_record_read(const uint8_t *bytes, size_t len, size_t *at, struct job_rec
 		return JOB_RECORD_E_BAD;
 	if ((record.kind == JOB_RECORD_SUBMIT || record.kind == JOB_RECORD_RETRY) &&
 	    !place_is_good(&record.place))
+		return JOB_RECORD_E_BAD;
+	if (record.kind == JOB_RECORD_SUBMIT_GANG && !member_is_good(&record.member))
 		return JOB_RECORD_E_BAD;
 	if (record.kind == JOB_RECORD_START &&
 	    !memchr(record.start.gpu, '\0', sizeof(record.start.gpu)))
@@ -123,7 +144,8 @@ static struct job_replay_job *replay_find(struct job_replay *replay, uint64_t id
 		       : NULL;
 }
 
-static int replay_submit(struct job_replay *replay, const struct job_record_place *place)
+static int replay_submit(struct job_replay *replay, const struct job_record_place *place,
+			 const struct nvshare_gang *gang)
 {
 	if (replay->n && place->id <= replay->jobs[replay->n - 1].place.id)
 		return JOB_RECORD_E_BAD;
@@ -136,7 +158,7 @@ static int replay_submit(struct job_replay *replay, const struct job_record_plac
 		replay->jobs = jobs;
 		replay->size = size;
 	}
-	replay->jobs[replay->n++] = (struct job_replay_job){.place = *place};
+	replay->jobs[replay->n++] = (struct job_replay_job){.place = *place, .gang = *gang};
 	if (place->id > replay->open.last_id)
 		replay->open.last_id = place->id;
 	return 0;
@@ -155,7 +177,7 @@ static int replay_change(struct job_replay *replay, const struct job_record *rec
 		memcpy(job->gpu, record->start.gpu, sizeof(job->gpu));
 		return 0;
 	case JOB_RECORD_RETRY:
-		*job = (struct job_replay_job){.place = record->place};
+		*job = (struct job_replay_job){.place = record->place, .gang = job->gang};
 		return 0;
 	case JOB_RECORD_COUNTED:
 		job->counted_ns = record->number.ns;
@@ -168,6 +190,7 @@ static int replay_change(struct job_replay *replay, const struct job_record *rec
 		return 0;
 	case JOB_RECORD_OPEN:
 	case JOB_RECORD_SUBMIT:
+	case JOB_RECORD_SUBMIT_GANG:
 	case JOB_RECORD_KIND_COUNT_:
 		break;
 	}
@@ -175,6 +198,7 @@ static int replay_change(struct job_replay *replay, const struct job_record *rec
 }
 
 _Static_assert(offsetof(struct job_record_place, id) == 0 &&
+		       offsetof(struct job_record_member, place) == 0 &&
 		       offsetof(struct job_record_start, id) == 0 &&
 		       offsetof(struct job_record_number, id) == 0,
 	       "replay_change()");
@@ -193,6 +217,7 @@ static void replay_compact(struct job_replay *replay)
 
 int job_replay(struct job_replay *replay, const uint8_t *bytes, size_t len, size_t *ret_good)
 {
+	static const struct nvshare_gang none;
 	struct job_record record;
 	size_t at = 0;
 	int r = 0;
@@ -205,7 +230,9 @@ int job_replay(struct job_replay *replay, const uint8_t *bytes, size_t len, size
 		else if (record.kind == JOB_RECORD_OPEN)
 			replay->open = record.open;
 		else if (record.kind == JOB_RECORD_SUBMIT)
-			r = replay_submit(replay, &record.place);
+			r = replay_submit(replay, &record.place, &none);
+		else if (record.kind == JOB_RECORD_SUBMIT_GANG)
+			r = replay_submit(replay, &record.member.place, &record.member.gang);
 		else
 			r = replay_change(replay, &record);
 		if (!r)
@@ -219,4 +246,12 @@ void job_replay_deinit(struct job_replay *replay)
 {
 	free(replay->jobs);
 	*replay = (struct job_replay){.n = 0};
+}
+
+uint32_t job_record_owner_before(uint32_t owner)
+{
+	bool is_given = owner >= PODS_OWNER_FIRST && owner != QUOTA_NOBODY;
+
+	/* After 4,000 restarts with one job in the queue the numbers are used up. */
+	return is_given && owner < QUOTA_NOBODY - OWNER_STEP ? owner + OWNER_STEP : owner;
 }

@@ -24,13 +24,14 @@
 #define JOB_RECORD_BOOT_LEN 40
 
 enum job_record_kind {
-	JOB_RECORD_OPEN,    /* the first one; open */
-	JOB_RECORD_SUBMIT,  /* place */
-	JOB_RECORD_START,   /* start */
-	JOB_RECORD_RETRY,   /* place, without a GPU again */
-	JOB_RECORD_COUNTED, /* number: ns of its time limit that are used up */
-	JOB_RECORD_CANCEL,  /* number: it is to end */
-	JOB_RECORD_END,     /* number */
+	JOB_RECORD_OPEN,        /* the first one; open */
+	JOB_RECORD_SUBMIT,      /* place */
+	JOB_RECORD_START,       /* start */
+	JOB_RECORD_RETRY,       /* place, without a GPU again */
+	JOB_RECORD_COUNTED,     /* number: ns of its time limit that are used up */
+	JOB_RECORD_CANCEL,      /* number: it is to end */
+	JOB_RECORD_END,         /* number */
+	JOB_RECORD_SUBMIT_GANG, /* member: a SUBMIT of a job with a gang */
 	JOB_RECORD_KIND_COUNT_
 };
 
@@ -57,6 +58,11 @@ struct job_record_place {
 	struct nvshare_submit submit;
 };
 
+struct job_record_member {
+	struct job_record_place place;
+	struct nvshare_gang gang;
+};
+
 struct job_record_start {
 	uint64_t id;
 	char gpu[NVSHARE_UUID_LEN]; /* "GPU-..." */
@@ -72,6 +78,7 @@ struct job_record {
 	union {
 		struct job_record_open open;
 		struct job_record_place place;
+		struct job_record_member member;
 		struct job_record_start start;
 		struct job_record_number number;
 	};
@@ -91,9 +98,17 @@ size_t job_record_write(const struct job_record *record, uint8_t ret_bytes[JOB_R
 /* The record at bytes[*at], and moves *at behind it. 0 or JOB_RECORD_E_*: *at stays. */
 int job_record_read(const uint8_t *bytes, size_t len, size_t *at, struct job_record *ret_record);
 
+/*
+ * A number for the recorded owner after a restart, as numbers of namespaces are given anew. Jobs of
+ * one owner keep one number, and jobs of two owners have two; none is a number that is given. Users
+ * keep theirs.
+ */
+uint32_t job_record_owner_before(uint32_t owner);
+
 /* A job that had not ended. */
 struct job_replay_job {
 	struct job_record_place place;
+	struct nvshare_gang gang; /* size 0: none */
 	bool is_started;
 	bool is_cancelled;
 	char gpu[NVSHARE_UUID_LEN];

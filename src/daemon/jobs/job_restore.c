@@ -57,10 +57,12 @@ static void restore_one(struct server *server, const struct job_replay_job *job)
 	if (!entry)
 		return;
 	entry->submit = place->submit;
+	entry->gang = job->gang;
 	entry->process = process;
 	entry->memory = place->memory;
 	entry->is_estimated = place->is_estimated;
 	entry->is_restored = true;
+	entry->words_owner = job_record_owner_before(place->owner);
 	entry->since_ns = place->since_ns;
 	entry->submitted_unix_ns = place->unix_ns;
 	entry->gpu = gpu;

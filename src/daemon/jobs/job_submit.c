@@ -113,7 +113,7 @@ static uint32_t submit_choose(const struct server *server, const struct jobs_req
 }
 
 /* FNV-1a. Words of other users are other words. */
-static uint64_t submit_apart(const char *word, uint32_t owner)
+static uint64_t submit_number(const char *word, uint32_t owner)
 {
 	uint64_t hash = 14695981039346656037u ^ owner;
 
@@ -149,7 +149,7 @@ static int submit_request(const struct server *server, const struct nvshare_subm
 		.gpu = PLACE_ANY,
 		.is_whole = is_critical || submit->flags & NVSHARE_SUBMIT_WHOLE,
 		.is_critical = is_critical,
-		.apart = submit_apart(submit->apart, owner),
+		.apart = submit_number(submit->apart, owner),
 	};
 	ret->gpu = submit_choose(server, ret, mask);
 	return 0;
@@ -171,8 +171,17 @@ int job_submit_event(const struct server *server, const struct job_entry *entry,
 				    ? server->settings.jobs.config.limit_max_ns
 				    : submit->limit_sec * CLOCK_NS_PER_SEC,
 	};
-	return submit_request(server, submit, entry->owner, entry->memory, &ret_event->request,
-			      ret_text);
+	if (submit_request(server, submit, entry->owner, entry->memory, &ret_event->request,
+			   ret_text))
+		return -EINVAL;
+	if (entry->gang.size > JOBS_GANG_MAX)
+		return submit_refuse(ret_text,
+				     "gang '%.100s' has %u jobs; %d at most can start together",
+				     entry->gang.name, entry->gang.size, JOBS_GANG_MAX);
+	ret_event->request.apart = submit_number(submit->apart, entry->words_owner);
+	ret_event->request.gang = submit_number(entry->gang.name, entry->words_owner);
+	ret_event->request.gang_size = entry->gang.size;
+	return 0;
 }
 
 /* ---- submissions ----------------------------------------------------------------- */
@@ -198,9 +207,10 @@ static uint64_t submit_memory(const struct server *server, const struct nvshare_
 }
 
 /* Why the core refuses it. */
-static void submit_error(const struct server *server, const struct jobs_event *event, int r,
-			 char ret_text[NVSHARE_TEXT_LEN])
+static void submit_error(const struct server *server, const struct job_entry *entry,
+			 const struct jobs_event *event, int r, char ret_text[NVSHARE_TEXT_LEN])
 {
+	const char *gang = entry->gang.name;
 	struct place_score scores[PLACE_GPUS_MAX];
 
 	(void)jobs_place(&server->jobs.core, &event->request, server->now_ns, scores);
@@ -217,6 +227,17 @@ static void submit_error(const struct server *server, const struct jobs_event *e
 	else if (r == JOBS_E_GPU)
 		(void)submit_refuse(ret_text, "no GPU of this node is for jobs: see job_gpus and"
 					      " job_gpus_reserved in nvsharectl config");
+	else if (r == JOBS_E_GANG_NEVER)
+		(void)submit_refuse(ret_text,
+				    "gang '%.100s' can never start: this node has no places for %u"
+				    " such jobs together",
+				    gang, entry->gang.size);
+	else if (r == JOBS_E_GANG_SIZE)
+		(void)submit_refuse(ret_text, "gang '%.100s' has another size than %u", gang,
+				    entry->gang.size);
+	else if (r == JOBS_E_GANG_FULL)
+		(void)submit_refuse(ret_text, "gang '%.100s' has %d jobs that have not ended", gang,
+				    JOBS_GANG_OPEN_MAX);
 	else
 		(void)submit_refuse(ret_text, "a value is out of its range");
 }
@@ -224,7 +245,8 @@ static void submit_error(const struct server *server, const struct jobs_event *e
 /* The same process has asked before, but the scheduler ended before it could answer. */
 static struct job_entry *submit_find_orphan(struct server *server,
 					    const struct job_process *process,
-					    const struct nvshare_submit *submit)
+					    const struct nvshare_submit *submit,
+					    const struct nvshare_gang *gang)
 {
 	struct job_queue *queue = &server->jobs;
 
@@ -235,7 +257,8 @@ static struct job_entry *submit_find_orphan(struct server *server,
 
 		if (entry->user && entry->is_restored && !entry->peer &&
 		    entry->process.pid == process->pid && entry->process.ticks == process->ticks &&
-		    !memcmp(&entry->submit, submit, sizeof(*submit)))
+		    !memcmp(&entry->submit, submit, sizeof(*submit)) &&
+		    !memcmp(&entry->gang, gang, sizeof(*gang)))
 			return entry;
 	}
 	return NULL;
@@ -253,15 +276,16 @@ static int submit_enter(struct server *server, struct job_entry *entry,
 		return r;
 	r = job_queue_try(server, entry, &event, &actions);
 	if (r) {
-		submit_error(server, &event, r, ret_text);
+		submit_error(server, entry, &event, r, ret_text);
 		return -EINVAL;
 	}
 	server->jobs.counts.n_submitted++;
 	job_queue_record(server, entry, JOB_RECORD_SUBMIT);
 	server_log(server, entry->owner, LOG_LEVEL_INFO,
-		   "job-submit job=%llu pid=%d uid=%u memory=%llu estimated=%d name=\"%s\"",
+		   "job-submit job=%llu pid=%d uid=%u memory=%llu estimated=%d name=%s",
 		   (unsigned long long)entry->id, (int)entry->process.pid, (unsigned int)entry->uid,
-		   (unsigned long long)entry->memory, entry->is_estimated, entry->submit.name);
+		   (unsigned long long)entry->memory, entry->is_estimated,
+		   TEXT_QUOTED(entry->submit.name));
 	job_queue_perform(server, &actions);
 	return 0;
 }
@@ -283,7 +307,7 @@ static void submit_answer(struct server *server, struct peer *peer, uint32_t seq
 }
 
 static void submit_new(struct server *server, struct peer *peer, uint32_t seq,
-		       const struct nvshare_submit *submit, const struct job_process *process,
+		       const struct nvshare_submit_gang *submit, const struct job_process *process,
 		       int *pidfd)
 {
 	struct job_entry *entry = job_queue_add(server, job_queue_owner(peer), peer->cred.uid,
@@ -296,11 +320,12 @@ static void submit_new(struct server *server, struct peer *peer, uint32_t seq,
 			     server->jobs.n_live);
 		return;
 	}
-	entry->submit = *submit;
+	entry->submit = submit->submit;
+	entry->gang = submit->gang;
 	entry->process = *process;
 	entry->submitted_unix_ns = submit_unix_ns();
-	entry->memory = submit_memory(server, submit, entry->owner);
-	entry->is_estimated = submit->memory == 0;
+	entry->memory = submit_memory(server, &submit->submit, entry->owner);
+	entry->is_estimated = submit->submit.memory == 0;
 	if (submit_enter(server, entry, text)) {
 		job_queue_drop(server, entry);
 		server->jobs.counts.n_refused++;
@@ -320,9 +345,9 @@ static void submit_tidy(struct server *server, struct peer *peer, struct nvshare
 }
 
 void job_submit(struct server *server, struct peer *peer, uint32_t seq,
-		const struct nvshare_submit *submit)
+		const struct nvshare_submit *submit, const struct nvshare_gang *gang)
 {
-	struct nvshare_submit tidy = *submit;
+	struct nvshare_submit_gang tidy = {*submit, *gang};
 	struct job_process process;
 	struct job_entry *orphan;
 	FD_CLEANUP int pidfd = -1;
@@ -341,8 +366,9 @@ void job_submit(struct server *server, struct peer *peer, uint32_t seq,
 			     " the machine's pid namespace");
 		return;
 	}
-	submit_tidy(server, peer, &tidy);
-	orphan = submit_find_orphan(server, &process, &tidy);
+	submit_tidy(server, peer, &tidy.submit);
+	text_sanitize(tidy.gang.name);
+	orphan = submit_find_orphan(server, &process, &tidy.submit, &tidy.gang);
 	if (orphan) {
 		orphan->owner = job_queue_owner(peer);
 		submit_answer(server, peer, seq, orphan);

@@ -6,6 +6,7 @@
 #include "util/clock.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -190,8 +191,8 @@ static void admission_on_reaped(struct server *server, struct event_source *sour
 static void admission_log_turned_away(struct server *server, const struct pod *pod, uid_t uid)
 {
 	server_log(server, pod->owner, LOG_LEVEL_WARN,
-		   "turned-away uid=%u pod=\"%s\" connections=%u: no room for another of this user",
-		   (unsigned int)uid, pod->name, server->users.n_peers);
+		   "turned-away uid=%u pod=%s connections=%u: no room for another of this user",
+		   (unsigned int)uid, TEXT_QUOTED(pod->name), server->users.n_peers);
 }
 
 /* Takes fd. */

@@ -6,6 +6,7 @@
 #include "daemon/shares.h"
 
 #include "ipc/names.h"
+#include "util/text.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -73,9 +74,9 @@ uint32_t claims_priority(struct server *server, const struct peer *peer, uint32_
 	if (priority <= max)
 		return priority;
 	server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
-		   "claim-cut pid=%d uid=%u priority=%s given=%s pod=\"%s\"", (int)peer->cred.pid,
+		   "claim-cut pid=%d uid=%u priority=%s given=%s pod=%s", (int)peer->cred.pid,
 		   (unsigned int)peer->cred.uid, names_priority[priority], names_priority[max],
-		   peer->pod.name);
+		   TEXT_QUOTED(peer->pod.name));
 	return max;
 }
 
@@ -164,15 +165,15 @@ static const char *claim_put(struct nvshare_claim *claim, uint32_t key, uint64_t
 }
 
 /*
- * A limit is not kept for a process on several GPUs: it takes no turns, and is never held off a
- * GPU.
+ * A limit is not kept for a client that takes no turns, because it is never held off its GPU.
+ * Older libraries register a process on several GPUs so.
  */
 static const char *claims_unkept(const struct server *server, const struct peer *client)
 {
 	struct sched_client_status status;
 
 	sched_client_status(&server->sched, client->slot, server->now_ns, &status);
-	return status.fixed ? "; it is not kept for a program on several GPUs" : "";
+	return status.fixed ? "; it is not kept, since the client takes no turns" : "";
 }
 
 static void claims_answer(struct server *server, struct peer *tool, uint32_t seq,

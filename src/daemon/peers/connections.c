@@ -122,6 +122,7 @@ void connections_end(struct server *server)
 		events_forget(server, peer);
 		job_queue_forget(server, peer);
 		flow_forget(server, peer);
+		lending_forget(server, peer);
 		admission_leave(server, peer);
 	}
 }

@@ -4,6 +4,7 @@
 #include "daemon/server.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/text.h"
 
 #include <unistd.h>
 #include <utlist.h>
@@ -48,8 +49,8 @@ void flow_report(struct server *server, bool is_last)
 		if (reports[i].uid == QUOTA_NOBODY)
 			log_warn("suppressed lines=%llu uid=others seconds=%llu", n_lines, seconds);
 		else if (reports[i].uid >= PODS_OWNER_FIRST)
-			log_warn("suppressed lines=%llu pods=\"%s\" seconds=%llu", n_lines, owner,
-				 seconds);
+			log_warn("suppressed lines=%llu pods=%s seconds=%llu", n_lines,
+				 TEXT_QUOTED(owner), seconds);
 		else
 			log_warn("suppressed lines=%llu uid=%u seconds=%llu", n_lines,
 				 (unsigned int)reports[i].uid, seconds);

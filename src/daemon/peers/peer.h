@@ -39,11 +39,14 @@ enum peer_state {
 enum peer_stage {
 	PEER_STAGE_NONE,
 	PEER_STAGE_NODE,
+	PEER_STAGE_POOL,
 	PEER_STAGE_GPUS,
 	PEER_STAGE_STATES,
 	PEER_STAGE_OUTSIDERS,
 	PEER_STAGE_CLIENTS,
 	PEER_STAGE_ORION,
+	PEER_STAGE_CLEAN,
+	PEER_STAGE_GANGS,
 	PEER_STAGE_JOBS, /* GET_JOBS: those that do not wait, by slot; then the queue, by position
 			  */
 	PEER_STAGE_QUEUE,
@@ -118,6 +121,8 @@ struct peer {
 	struct nvshare_claim claim; /* as granted */
 	bool can_hand_over;         /* NVSHARE_REGISTER_HANDOVER */
 	bool is_watching;           /* it has sent WATCH */
+	bool has_borrowed;          /* it has sent BORROW */
+	uint32_t gang;              /* its place among server::gangs, and 1; 0: of none */
 	uint64_t gpu_total;         /* bytes of its GPU, as it tells; 0: it does not */
 	uint64_t context_bytes; /* of its first context, cut to what is plausible; 0: none yet */
 	uint64_t context_told;  /* bytes of a context, as it was told; 0: nobody knew */
@@ -145,6 +150,7 @@ struct peer {
 	struct peer *next;
 	struct nvshare_mem mem;
 	struct nvshare_orion orion;      /* as it told last */
+	struct nvshare_clean clean;      /* the same */
 	struct nvshare_host_memory host; /* as it was told last */
 	bool is_host_taker;              /* it may be evicted, and takes host memory then */
 	char name[NVSHARE_NAME_LEN];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peers/reaper.h"
 
+#include "ipc/pass.h"
 #include "util/fd.h"
 
 #include <errno.h>
@@ -62,11 +63,15 @@ static bool reaper_receive_one(int fd)
 	return true;
 }
 
-static void reaper_reap(int fd)
+static void reaper_reap(const struct reaper_item *item)
 {
-	for (unsigned int i = 0; i < PACKETS_MAX && reaper_receive_one(fd); i++)
+	if (item->is_shared) {
+		pass_close(item->fd);
+		return;
+	}
+	for (unsigned int i = 0; i < PACKETS_MAX && reaper_receive_one(item->fd); i++)
 		;
-	(void)fd_close(fd);
+	reaper_close_now(item->fd);
 }
 
 static void *reaper_run(void *arg)
@@ -87,7 +92,7 @@ static void *reaper_run(void *arg)
 		reaper->first = (reaper->first + 1) % reaper->n_max;
 		reaper->n_waiting--;
 		(void)pthread_mutex_unlock(&reaper->mutex);
-		reaper_reap(item.fd);
+		reaper_reap(&item);
 		(void)pthread_mutex_lock(&reaper->mutex);
 		reaper->done[reaper->n_done++] = item.owner;
 		(void)!write(reaper->event_fd, &one, sizeof(one));
@@ -127,15 +132,32 @@ int reaper_init(struct reaper *reaper, uint32_t n_max)
 	return reaper->event_fd < 0 ? -errno : 0;
 }
 
-void reaper_take(struct reaper *reaper, int fd, uint32_t owner)
+void reaper_deinit(struct reaper *reaper)
+{
+	if (reaper->n_threads)
+		return;
+	free(reaper->waiting);
+	free(reaper->done);
+}
+
+static void reaper_add(struct reaper *reaper, struct reaper_item item)
 {
 	(void)pthread_mutex_lock(&reaper->mutex);
-	reaper->waiting[(reaper->first + reaper->n_waiting++) % reaper->n_max] =
-		(struct reaper_item){.fd = fd, .owner = owner};
+	reaper->waiting[(reaper->first + reaper->n_waiting++) % reaper->n_max] = item;
 	if (reaper->n_waiting > reaper->n_idle && reaper->n_threads < REAPER_THREADS_MAX)
 		reaper_start_thread(reaper);
 	(void)pthread_cond_signal(&reaper->cond);
 	(void)pthread_mutex_unlock(&reaper->mutex);
+}
+
+void reaper_take(struct reaper *reaper, int fd, uint32_t owner)
+{
+	reaper_add(reaper, (struct reaper_item){.fd = fd, .owner = owner});
+}
+
+void reaper_take_shared(struct reaper *reaper, int fd, uint32_t owner)
+{
+	reaper_add(reaper, (struct reaper_item){.fd = fd, .owner = owner, .is_shared = true});
 }
 
 bool reaper_done(struct reaper *reaper, uint32_t *ret_owner)

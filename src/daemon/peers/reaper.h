@@ -25,6 +25,7 @@
 struct reaper_item {
 	int fd;
 	uint32_t owner;
+	bool is_shared;
 };
 
 struct reaper {
@@ -43,12 +44,21 @@ struct reaper {
 
 /* n_max: the most connections at a time. 0 or -errno. A reaper lives as long as the process. */
 int reaper_init(struct reaper *reaper, uint32_t n_max);
+/* Frees nothing once there are threads: they go on until the process ends. */
+void reaper_deinit(struct reaper *reaper);
 
 /*
- * Takes fd, a socket with SO_PASSCRED to which nobody can send any more. owner: the caller's, for
+ * Takes fd: a socket with SO_PASSCRED to which nobody can send any more, or a stranger's descriptor
+ * of any kind. owner: the caller's, for
  * reaper_done(). At most n_max connections may be under way.
  */
 void reaper_take(struct reaper *reaper, int fd, uint32_t owner);
+
+/*
+ * The same for a descriptor that strangers have, too: nothing is received from it, since that would
+ * be taken from them.
+ */
+void reaper_take_shared(struct reaper *reaper, int fd, uint32_t owner);
 
 /* true: the connection of *ret_owner is closed now. */
 bool reaper_done(struct reaper *reaper, uint32_t *ret_owner);

@@ -41,6 +41,7 @@ bool reconfigure_apply(struct server *server, const struct settings *settings)
 	shares_config(server);
 	states_config(server);
 	job_queue_config(server);
+	lending_update(server);
 	log_set_level(settings->log_level);
 	return true;
 }

@@ -18,6 +18,7 @@
 #include "daemon/http/http_address.h"
 #include "daemon/http/http_host.h"
 #include "daemon/peers/rights.h"
+#include "daemon/pool/slab_room.h"
 #include "daemon/settings/per_gpu.h"
 #include "daemon/settings/settings_jobs.h"
 #include "util/log.h"
@@ -47,6 +48,7 @@ struct settings {
 	struct per_gpu per_gpu;
 	struct settings_jobs jobs;
 	enum log_level log_level;
+	struct slab_room_limit host_limit;
 	uint64_t context_bytes_max;    /* on each GPU, of all contexts; 0: no limit */
 	uint32_t n_contexts_max;       /* the same */
 	uint32_t report_slack_percent; /* of a GPU, that reports may exceed what is used */

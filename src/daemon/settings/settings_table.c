@@ -103,6 +103,18 @@ static const struct setting_form settings_hosts = {
 	.allowed = "names of this machine with commas; or none",
 };
 
+static int settings_parse_limit(const struct setting *setting, const char *value, void *field)
+{
+	(void)setting;
+	return slab_room_parse(value, field);
+}
+
+static const struct setting_form settings_limit = {
+	.parse = settings_parse_limit,
+	.print = settings_print_path,
+	.allowed = "a size like 20GiB, or a part like 50%; or none",
+};
+
 static int settings_parse_sizes(const struct setting *setting, const char *value, void *field)
 {
 	(void)setting;
@@ -242,6 +254,9 @@ const struct setting settings_table[] = {
 	    "auto: a turn is so many times as long as its switch"),
 	ROW("NVSHARE_SWITCH_TIME_MIN", DECIMAL, config.switch_min_ns, uint64_t, SEC / 100, DAY,
 	    "auto: the shortest switch time"),
+	ROW("NVSHARE_MOVING_PERCENT", NUMBER, config.moving_percent, uint32_t, 0, 50,
+	    "of others' turns, to move memory for programs that have slept and come before their"
+	    " turns; 0: they wait for them"),
 	ROW("NVSHARE_SWITCH_TIME_MAX", DECIMAL, config.switch_max_ns, uint64_t, SEC / 100, DAY,
 	    "auto: the longest switch time"),
 	ROW("NVSHARE_SWITCH_TIME_FIXED", DECIMAL, config.switch_fixed_ns, uint64_t, TURN_MIN,
@@ -266,6 +281,10 @@ const struct setting settings_table[] = {
 	ROW("NVSHARE_CONTEXTS_MAX", NUMBER, n_contexts_max, uint32_t, 0, 100000,
 	    "the same limit by number: programs that have contexts, plus second"
 	    " contexts; 0: no limit"),
+	OWN("NVSHARE_HOST_MEMORY_LIMIT", host_limit, limit,
+	    "host memory that programs may have for memory that is off the card; a percentage is"
+	    " of the machine's memory",
+	    .unset = "none"),
 	OWN("NVSHARE_GPUS", sizes, sizes, "the GPUs and their memory, where NVML lists none",
 	    .unset = "none", .is_fixed = true),
 

@@ -120,6 +120,7 @@ void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare
 		.recent_be_gpu_ns = recent[RECENT_BE_GPU],
 		.outside = server->measure.outsiders.gpus[index].bytes,
 		.n_outsiders = server->measure.outsiders.gpus[index].n,
+		.n_early = (uint32_t)status.n_early,
 		.tq_ns = status.config.tq_ns,
 		.switch_fixed_ns = status.config.switch_fixed_ns,
 		.max_runtime_ns = status.config.max_runtime_ns,
@@ -130,6 +131,33 @@ void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare
 	};
 	memcpy(ret->uuid, gpu->uuid, sizeof(ret->uuid));
 	memcpy(ret->name, gpu->name, sizeof(ret->name));
+}
+
+void status_fill_pool(const struct server *server, struct nvshare_status_pool *ret)
+{
+	struct lending_sums sums;
+
+	lending_sums(server, &sums);
+	*ret = (struct nvshare_status_pool){
+		.lent = sums.lent,
+		.ready = sums.ready,
+		.limit = sums.limit,
+		.n_borrowers = sums.n_borrowers,
+	};
+}
+
+static uint32_t status_early_flag(enum sched_early early)
+{
+	static const uint32_t flags[] = {
+		[SCHED_EARLY_NOT] = 0,
+		[SCHED_EARLY_SOON] = NVSHARE_CLIENT_SOON,
+		[SCHED_EARLY_MOVES] = NVSHARE_CLIENT_MOVES,
+		[SCHED_EARLY_SHARE] = NVSHARE_CLIENT_SHARED,
+		[SCHED_EARLY_CAME] = NVSHARE_CLIENT_EARLY,
+		[SCHED_EARLY_MADE_WAY] = NVSHARE_CLIENT_MADE_WAY,
+	};
+
+	return flags[early];
 }
 
 static uint32_t status_client_flags(const struct peer *peer,
@@ -147,7 +175,9 @@ static uint32_t status_client_flags(const struct peer *peer,
 	       (share->is_slices_only ? NVSHARE_CLIENT_SLICES_ONLY : 0) |
 	       (peer->report_flags & NVSHARE_REPORT_RDMA ? NVSHARE_CLIENT_RDMA : 0) |
 	       (peer->report_flags & NVSHARE_REPORT_NO_PROC ? NVSHARE_CLIENT_NO_PROC : 0) |
-	       (peer->evidence.doubted ? NVSHARE_CLIENT_DOUBTED : 0);
+	       (peer->report_flags & NVSHARE_REPORT_BYPASS ? NVSHARE_CLIENT_BYPASS : 0) |
+	       (peer->evidence.doubted ? NVSHARE_CLIENT_DOUBTED : 0) |
+	       status_early_flag(status->early);
 }
 
 _Static_assert((int)TIMESHARE_WARNING_HINT == NVSHARE_WARNING_HINT &&
@@ -173,6 +203,13 @@ static void status_fill_learned(const struct timeshare_client_status *share,
 			.slices_tail_us = share->learned[i].slices_us,
 		};
 	}
+}
+
+static uint32_t status_client_why(const struct sched_client_status *status)
+{
+	if (status->outside)
+		return NVSHARE_WAIT_OUTSIDERS;
+	return status->why == SCHED_WAIT_GANG ? NVSHARE_WAIT_GANG : (uint32_t)status->why;
 }
 
 void status_fill_client(const struct server *server, const struct peer *peer,
@@ -208,7 +245,7 @@ void status_fill_client(const struct server *server, const struct peer *peer,
 		.pid = (uint32_t)peer->cred.pid,
 		.uid = peer->cred.uid,
 		.state = (uint32_t)status.state - 1,
-		.why = status.outside ? NVSHARE_WAIT_OUTSIDERS : (uint32_t)status.why,
+		.why = status_client_why(&status),
 		.position = status.position,
 		.backend = peer->backend,
 		.flags = status_client_flags(peer, &status, &share),

@@ -18,6 +18,9 @@ struct peer;
 
 void status_fill_node(const struct server *server, struct nvshare_status_node *ret);
 
+/* The pool of host memory. */
+void status_fill_pool(const struct server *server, struct nvshare_status_pool *ret);
+
 /* index: of server->gpus, with a total. */
 void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare_status_gpu *ret);
 

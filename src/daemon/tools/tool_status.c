@@ -72,6 +72,51 @@ static const struct peer *status_next_client(const struct server *server,
 	return NULL;
 }
 
+static bool status_next_orion(struct server *server, struct peer_cursor *cursor, uint32_t *n_looked,
+			      struct msg *ret_msg)
+{
+	const struct peer *peer;
+
+	while ((peer = status_next_client(server, cursor, n_looked))) {
+		if (!peer->orion.n_clients)
+			continue;
+		(void)msg_encode(NVSHARE_MSG_STATUS_ORION, cursor->seq,
+				 &(struct nvshare_status_orion){peer->orion, peer->id, 0}, ret_msg);
+		return true;
+	}
+	return false;
+}
+
+static bool status_next_clean(struct server *server, struct peer_cursor *cursor, uint32_t *n_looked,
+			      struct msg *ret_msg)
+{
+	const struct peer *peer;
+
+	while ((peer = status_next_client(server, cursor, n_looked))) {
+		if (!peer->clean.bytes && !peer->clean.copied && !peer->clean.saved)
+			continue;
+		(void)msg_encode(NVSHARE_MSG_STATUS_CLEAN, cursor->seq,
+				 &(struct nvshare_status_clean){peer->clean, peer->id, 0}, ret_msg);
+		return true;
+	}
+	return false;
+}
+
+static bool status_next_gang(struct server *server, struct peer_cursor *cursor, uint32_t *n_looked,
+			     struct msg *ret_msg)
+{
+	struct nvshare_status_gang body;
+	const struct peer *peer;
+
+	while ((peer = status_next_client(server, cursor, n_looked))) {
+		if (!gangs_fill(server, peer, cursor->ticket, &body))
+			continue;
+		(void)msg_encode(NVSHARE_MSG_STATUS_GANG, cursor->seq, &body, ret_msg);
+		return true;
+	}
+	return false;
+}
+
 /* The next packet from the clients on. false: there is none among the slots of this turn. */
 static bool status_next_of_clients(struct server *server, struct peer_cursor *cursor,
 				   struct msg *ret_msg)
@@ -93,13 +138,24 @@ static bool status_next_of_clients(struct server *server, struct peer_cursor *cu
 		cursor->stage = PEER_STAGE_ORION;
 		cursor->at = cursor->flags & NVSHARE_GET_STATUS_ORION ? 0 : server->slots_used;
 	}
-	while ((peer = status_next_client(server, cursor, &n_looked))) {
-		if (!peer->orion.n_clients)
-			continue;
-		(void)msg_encode(NVSHARE_MSG_STATUS_ORION, cursor->seq,
-				 &(struct nvshare_status_orion){peer->orion, peer->id, 0}, ret_msg);
-		return true;
+	if (cursor->stage == PEER_STAGE_ORION) {
+		if (status_next_orion(server, cursor, &n_looked, ret_msg))
+			return true;
+		if (cursor->at < server->slots_used)
+			return false;
+		cursor->stage = PEER_STAGE_CLEAN;
+		cursor->at = cursor->flags & NVSHARE_GET_STATUS_CLEAN ? 0 : server->slots_used;
 	}
+	if (cursor->stage == PEER_STAGE_CLEAN) {
+		if (status_next_clean(server, cursor, &n_looked, ret_msg))
+			return true;
+		if (cursor->at < server->slots_used)
+			return false;
+		cursor->stage = PEER_STAGE_GANGS;
+		cursor->at = cursor->flags & NVSHARE_GET_STATUS_GANGS ? 0 : server->slots_used;
+	}
+	if (status_next_gang(server, cursor, &n_looked, ret_msg))
+		return true;
 	if (cursor->at < server->slots_used)
 		return false;
 	end = (struct nvshare_status_end){cursor->n_gpus, cursor->n_clients};
@@ -114,6 +170,7 @@ static bool status_next_packet(struct server *server, struct peer_cursor *cursor
 {
 	union {
 		struct nvshare_status_node node;
+		struct nvshare_status_pool pool;
 		struct nvshare_status_gpu gpu;
 		struct nvshare_status_state state;
 		struct nvshare_status_outsider outsider;
@@ -125,6 +182,13 @@ static bool status_next_packet(struct server *server, struct peer_cursor *cursor
 		shares_power(server);
 		status_fill_node(server, &body.node);
 		(void)msg_encode(NVSHARE_MSG_STATUS_NODE, cursor->seq, &body, ret_msg);
+		cursor->stage =
+			cursor->flags & NVSHARE_GET_STATUS_POOL ? PEER_STAGE_POOL : PEER_STAGE_GPUS;
+		return true;
+	}
+	if (cursor->stage == PEER_STAGE_POOL) {
+		status_fill_pool(server, &body.pool);
+		(void)msg_encode(NVSHARE_MSG_STATUS_POOL, cursor->seq, &body, ret_msg);
 		cursor->stage = PEER_STAGE_GPUS;
 		return true;
 	}

@@ -13,12 +13,14 @@
 #include "hook/base/hook_mutex.h"
 #include "hook/base/hook_options.h"
 #include "hook/base/lifecycle.h"
+#include "hook/base/own_fd.h"
 #include "hook/base/thread.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/bell.h"
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/host/hostmem.h"
+#include "hook/host/slabs.h"
 #include "hook/memory/budget.h"
 #include "hook/orion/orion.h"
 #include "hook/pager/pager.h"
@@ -26,8 +28,8 @@
 #include "hook/pager/transfer.h"
 #include "hook/share/share.h"
 #include "hook/table/cuda_real.h"
+#include "hook/tickets/tickets.h"
 #include "util/clock.h"
-#include "util/fd.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -47,6 +49,9 @@
 #define AGENT_LINGER_NS CLOCK_NS_PER_SEC
 
 #define AGENT_SLACK_NS 1000ul
+
+/* How often the agent looks where it cannot have a bell, for want of descriptors. */
+#define AGENT_DEAF_NS (20 * CLOCK_NS_PER_MS)
 
 enum agent_ask { AGENT_ASK_NONE, AGENT_ASK_OPEN, AGENT_ASK_SETTLED };
 
@@ -85,17 +90,6 @@ struct agent_link *agent_link_next(struct agent_link *link)
 			return agent.devices[dev].link;
 	}
 	return NULL;
-}
-
-void agent_link_remove(CUdevice dev)
-{
-	struct agent_link *link = agent_device_of(dev)->link;
-
-	agent_device_of(dev)->link = NULL;
-	(void)fd_close(link->fd);
-	transfer_close(dev);
-	free(link);
-	agent_lease_sync_gate();
 }
 
 void agent_settle(CUdevice dev, CUresult res)
@@ -140,11 +134,9 @@ static void agent_take_ask(CUdevice dev)
 
 	if (!link)
 		link = link_make(dev);
-	if (link && agent_pair_owns(link))
-		return;
 	if (!link || link->state == AGENT_LINK_UP)
 		agent_settle(dev, CUDA_SUCCESS);
-	else if (link->state == AGENT_LINK_DOWN && !agent_pair_begin(link))
+	else if (link->state == AGENT_LINK_DOWN)
 		agent_link_connect(link);
 }
 
@@ -161,6 +153,17 @@ static void agent_take_asks(void)
 	}
 }
 
+/* A process comes in on all of its GPUs at once, or on none. */
+static void orphans_go_on(void)
+{
+	agent_for_each_link (l) {
+		if (l->lease.state != LEASE_ORPHAN)
+			continue;
+		l->orphan_ns = AGENT_NEVER;
+		agent_lease_step(l, &(struct lease_event){.type = LEASE_EVENT_ORPHAN_TIME});
+	}
+}
+
 /* Does what is due for link now. Returns when the next thing is due. */
 static uint64_t link_run_timers(struct agent_link *link, uint64_t now)
 {
@@ -174,7 +177,7 @@ static uint64_t link_run_timers(struct agent_link *link, uint64_t now)
 		agent_link_connect(link);
 	if (now >= link->orphan_ns) {
 		link->orphan_ns = AGENT_NEVER;
-		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_ORPHAN_TIME});
+		orphans_go_on();
 	}
 	if (link->state == AGENT_LINK_UP && now >= link->report_ns)
 		agent_report(link, link->is_report_due);
@@ -189,17 +192,17 @@ static uint64_t link_run_timers(struct agent_link *link, uint64_t now)
 	next = u64_min(next, transfer_tick(link->dev, now, !lease_is_open(&link->lease)));
 	if (link->is_broken)
 		next = 0;
-	next = u64_min(next, agent_halt_tick(link, now));
+	next = u64_min(next, agent_spares_tick(link, now));
 	return u64_min(next, link->orphan_ns);
 }
 
 struct awaited {
-	struct agent_link *link;
-	bool is_source; /* a source of memory; else the connection */
+	struct agent_link *link; /* NULL: the pair for slabs */
+	bool is_source;          /* a source of memory; else the connection */
 };
 
-/* The bell, and for each link its connection and its sources of memory. */
-#define AWAITED_MAX (DEVICE_COUNT_MAX * (1 + TRANSFER_SOURCES_MAX) + 1)
+/* The bell, for each link its connection and its sources of memory, and the pair for slabs. */
+#define AWAITED_MAX (DEVICE_COUNT_MAX * (1 + TRANSFER_SOURCES_MAX) + 2)
 
 /* Fills both from [1] on, and returns how many. */
 static nfds_t awaited_list(struct pollfd ret_fds[AWAITED_MAX], struct awaited ret[AWAITED_MAX])
@@ -222,6 +225,10 @@ static nfds_t awaited_list(struct pollfd ret_fds[AWAITED_MAX], struct awaited re
 			.events = (short)(POLLIN | (l->n_queued ? POLLOUT : 0)),
 		};
 	}
+	if (slabs_fd() >= 0) {
+		ret[++n] = (struct awaited){NULL, false};
+		ret_fds[n] = (struct pollfd){.fd = slabs_fd(), .events = POLLIN};
+	}
 	return n;
 }
 
@@ -236,6 +243,10 @@ static void agent_wait(uint64_t due_ns)
 	if (fds[0].revents)
 		bell_answer();
 	for (nfds_t i = 1; i <= n_fds; i++) {
+		if (!awaited[i].link && fds[i].revents)
+			slabs_receive();
+		if (!awaited[i].link)
+			continue;
 		if (awaited[i].is_source && fds[i].revents)
 			transfer_receive(awaited[i].link->dev);
 		if (awaited[i].is_source)
@@ -251,12 +262,14 @@ static uint64_t agent_run_once(void)
 {
 	uint64_t due = AGENT_NEVER, now;
 
+	if (!bell_renew())
+		due = clock_now_ns() + AGENT_DEAF_NS;
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (l->is_broken)
+		if (l->is_broken || agent_link_is_lost(l))
 			agent_link_close(l);
 	}
-	agent_pair_step();
 	agent_take_asks();
+	agent_lease_sync_gate(); /* a GPU counts from its first context on */
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
 		if (bell_take_wanted(l->dev) || l->lease.state == LEASE_IDLE)
 			agent_lease_want(l);
@@ -264,15 +277,18 @@ static uint64_t agent_run_once(void)
 	now = clock_now_ns();
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		due = u64_min(due, link_run_timers(l, now));
+	agent_slabs_tick();
+	due = u64_min(due, tickets_tick(now));
 	due = u64_min(due, agent_watch_tick(now));
 	due = u64_min(due, agent_orion_tick(now));
+	due = u64_min(due, agent_ahead_tick(now));
 	due = u64_min(due, freeze_tick(now));
 	due = u64_min(due, pager_mover_tick(now));
 	return u64_min(due, share_tick(clock_now_ns()));
 }
 
 /* A thread that passes the gate now could touch memory that is not there. */
-static bool agent_has_memory_out(void)
+bool agent_has_memory_out(void)
 {
 	struct nvshare_mem mem;
 	bool is_out = false;
@@ -447,13 +463,13 @@ void agent_after_fork_child(void)
 {
 	/* The scheduler takes the end of a connection for our end, so the child must close them. */
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
-		(void)fd_close(l->fd);
+		(void)own_fd_close(l->fd);
 	memset(agent.devices, 0, sizeof(agent.devices));
 	agent.is_started = false;
 	agent.has_stopped = false;
 	hook_mutex_renew(&agent.lock, HOOK_LOCK_AGENT);
 	(void)pthread_cond_init(&agent.changed, NULL);
-	agent_pair_reset();
 	agent_halt_reset();
+	agent_spares_reset();
 	share_after_fork_child();
 }

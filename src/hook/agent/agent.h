@@ -20,9 +20,8 @@
  * scheduler. Waits at most 2 s for a scheduler without time or room, and 2 s for its answer.
  * Without a scheduler the program runs unmanaged.
  *
- * CUDA_SUCCESS. CUDA_ERROR_NOT_SUPPORTED: dev would be a second GPU, and the scheduler cannot let a
- * process of two GPUs run now. CUDA_ERROR_SYSTEM_NOT_READY: there is no scheduler, and
- * NVSHARE_REQUIRE_SCHEDULER is set.
+ * CUDA_SUCCESS. CUDA_ERROR_SYSTEM_NOT_READY: there is no scheduler, and NVSHARE_REQUIRE_SCHEDULER
+ * is set.
  */
 CUresult agent_use_device(CUdevice dev);
 

@@ -27,9 +27,9 @@
 #define SOCKET_PATH "%s/" NVSHARE_SOCK_NAME
 
 /*
- * The bell, a connection, a handover socket, two for looks into /proc, and some for memory that is
- * handed over. The driver needs the rest: memory that cannot come back for want of one keeps other
- * clients waiting.
+ * The bell's two, a connection, a handover socket, two for looks into /proc, and some for memory
+ * that is handed over. The driver needs the rest: memory that cannot come back for want of one
+ * keeps other clients waiting.
  */
 #define ABSENCE_DESCRIPTORS 16
 
@@ -151,8 +151,6 @@ void agent_absence_mistrust(struct agent_link *link)
 /* No scheduler takes us. The program goes on without, unless it is told not to. */
 void agent_absence_settle(struct agent_link *link)
 {
-	if (agent_pair_owns(link))
-		return;
 	if (!hook_options()->require_scheduler) {
 		agent_settle(link->dev, CUDA_SUCCESS);
 		return;
@@ -190,15 +188,11 @@ static bool absence_may_nap(struct agent_link *link, enum agent_absence why)
 	return link->retry_ns < link->busy_ns;
 }
 
-/*
- * A program that has lost a scheduler knows that there was one. Several GPUs and REQUIRE_SCHEDULER
- * have lines of their own.
- */
+/* A program that has lost a scheduler knows of it. REQUIRE_SCHEDULER has a line of its own. */
 static bool absence_is_news(const struct agent_link *link, enum agent_absence why)
 {
-	if (why == AGENT_ABSENCE_NO_SOCKET)
-		return !link->was_registered && !hook_options()->require_scheduler;
-	return !link->is_refused || !link->is_fixed;
+	return why != AGENT_ABSENCE_NO_SOCKET ||
+	       (!link->was_registered && !hook_options()->require_scheduler);
 }
 
 void agent_absence_begin(struct agent_link *link, enum agent_absence why, uint32_t detail)

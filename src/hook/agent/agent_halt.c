@@ -5,8 +5,12 @@
  * First its work gets a short time to end; then the rest is frozen. The memory of a frozen program
  * can move in the middle of a kernel, through the pager context, which is not frozen. A program
  * that cannot be frozen is stopped when its work has ended.
+ *
+ * A process stops on all of its GPUs at once: it has one gate and one freeze. The first stop halts
+ * the process. A stop on another GPU then finds it halted, and only memory has to move.
  */
 
+#include "core/u64.h"
 #include "hook/agent/agent_private.h"
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
@@ -17,10 +21,12 @@
 #include "hook/gate/gate.h"
 #include "hook/gate/inflight_threads.h"
 #include "hook/host/hostpool.h"
+#include "hook/host/slabs.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/backend.h"
 #include "hook/pager/pager_context.h"
 #include "hook/table/cuda_real.h"
+#include "hook/table/reach.h"
 #include "util/clock.h"
 
 /*
@@ -36,12 +42,12 @@
  */
 #define HALT_SETTLE_NS (300 * CLOCK_NS_PER_MS)
 
-/* The pager context and host memory are kept so long after contention has ended. */
-#define HALT_SPARE_NS (30 * CLOCK_NS_PER_SEC)
-
 /* A freeze that follows another one too soon is tried again after a few milliseconds. */
 #define HALT_TRIES_MAX 5
 #define HALT_PAUSE_NS  (3 * CLOCK_NS_PER_MS)
+
+/* A proof freezes, too, so the proof of the next GPU waits for so long. */
+#define HALT_PROOF_PAUSE_NS (2 * HALT_PAUSE_NS)
 
 /*
  * After so many failed freezes in a row the next stop drains. Then every other stop does, until a
@@ -50,33 +56,63 @@
 #define HALT_FAILURES_MAX 2
 
 static struct {
-	uint32_t n_failures;  /* in a row: evictions under a freeze that came to nothing */
-	bool is_frozen;       /* the last stop froze it; it may be thawed since: freeze_commit() */
-	uint64_t host_max;    /* bytes of host memory while others lack some; else AGENT_NEVER */
-	uint64_t host_wanted; /* bytes that others lack, by the last message */
-} halt = {.host_max = AGENT_NEVER};
+	uint32_t n_failures; /* in a row: evictions under a freeze that came to nothing */
+	bool is_halted;      /* a stop has succeeded, and the process has not been let go since */
+	bool is_frozen;      /* the last stop froze it; it may be thawed since: freeze_commit() */
+} halt;
 
 bool agent_halt_is_frozen(void)
 {
 	return halt.is_frozen;
 }
 
-/* An enum nvshare_halt. It leaves out whether the reserve has room for a pager context. */
-static uint32_t halt_find_how(const struct agent_link *link)
+bool agent_halt_stands(void)
 {
-	uint32_t how = freeze_halt();
+	return halt.is_halted && gate_get() == GATE_CLOSED;
+}
 
-	if (how == NVSHARE_HALT_FREEZE && backend_of(link->dev) == NVSHARE_BACKEND_MANAGED)
+bool agent_halt_is_drained(void)
+{
+	return agent_halt_stands() && !halt.is_frozen;
+}
+
+static bool process_is_managed(void)
+{
+	agent_for_each_link (l) {
+		if (backend_of(l->dev) == NVSHARE_BACKEND_MANAGED)
+			return true;
+	}
+	return false;
+}
+
+static bool process_lacks_pager_context(void)
+{
+	agent_for_each_link (l) {
+		if (l->lacks_pager_context)
+			return true;
+	}
+	return false;
+}
+
+/* An enum nvshare_halt. It leaves out whether the reserve has room for the pager contexts. */
+static uint32_t halt_find_how(void)
+{
+	uint32_t how;
+
+	(void)reach_look();
+	how = freeze_halt();
+
+	if (how == NVSHARE_HALT_FREEZE && process_is_managed())
 		how = NVSHARE_HALT_MANAGED;
 	if (how == NVSHARE_HALT_FREEZE && halt.n_failures >= HALT_FAILURES_MAX)
 		how = NVSHARE_HALT_FAILED;
 	return how;
 }
 
-/* A stop of link's program may end in a freeze. */
-static bool link_may_freeze(const struct agent_link *link)
+/* A stop of the program may end in a freeze. */
+static bool process_may_freeze(void)
 {
-	return halt_find_how(link) == NVSHARE_HALT_FREEZE;
+	return halt_find_how() == NVSHARE_HALT_FREEZE;
 }
 
 static void halt_log_how(const struct agent_link *link, uint32_t how)
@@ -100,9 +136,9 @@ static void halt_log_how(const struct agent_link *link, uint32_t how)
 
 uint32_t agent_halt_how(struct agent_link *link)
 {
-	uint32_t how = halt_find_how(link);
+	uint32_t how = halt_find_how();
 
-	if (how == NVSHARE_HALT_FREEZE && link->lacks_pager_context)
+	if (how == NVSHARE_HALT_FREEZE && process_lacks_pager_context())
 		how = NVSHARE_HALT_NO_ROOM;
 	if (how != link->told_how)
 		halt_log_how(link, how);
@@ -141,6 +177,46 @@ void agent_halt_prove(CUdevice dev, bool is_busy)
 	device_context_drop(c);
 }
 
+/* Each GPU needs a proof of its own. One without a context has no work that could go on. */
+bool agent_halt_is_proven(void)
+{
+	agent_for_each_link (l) {
+		if (device_has_context(l->dev) && !freeze_is_proven(l->dev))
+			return false;
+	}
+	return true;
+}
+
+void agent_halt_prove_all(bool is_busy)
+{
+	bool is_first = true;
+
+	agent_for_each_link (l) {
+		if (!device_has_context(l->dev) || freeze_is_proven(l->dev))
+			continue;
+		if (!is_first)
+			clock_nap(HALT_PROOF_PAUSE_NS);
+		is_first = false;
+		agent_halt_prove(l->dev, is_busy);
+	}
+}
+
+/*
+ * A freeze stops the work of all GPUs, and then no pager context can be made. So each GPU with
+ * memory of the program gets its own before.
+ */
+static bool process_make_pager_contexts(bool may_freeze)
+{
+	struct nvshare_mem mem;
+
+	agent_for_each_link (l) {
+		budget_read(l->dev, &mem);
+		l->lacks_pager_context = may_freeze && mem.resident &&
+					 !pager_context_make(l->dev, l->pager_context_max);
+	}
+	return may_freeze && !process_lacks_pager_context();
+}
+
 /*
  * Makes ready what an eviction of bytes needs, while the program still runs, so that it costs no
  * time later. true: the program can be frozen for it. A program with memory on the card needs a
@@ -154,15 +230,14 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 	bool is_ready;
 
 	budget_read(link->dev, &mem);
-	is_ready = link_may_freeze(link);
-	link->lacks_pager_context =
-		is_ready && mem.resident && !pager_context_make(link->dev, link->pager_context_max);
-	is_ready = is_ready && !link->lacks_pager_context;
+	is_ready = process_make_pager_contexts(process_may_freeze());
 	/* The proof is ready before the first stop, because something may prevent it then. */
-	if (is_ready && !is_urgent && !freeze_is_proven(link->dev) && !share_is_frozen())
-		agent_halt_prove(link->dev, true);
+	if (is_ready && !is_urgent && !share_is_frozen())
+		agent_halt_prove_all(true);
+	if (is_ready && !is_urgent && !share_is_frozen())
+		pager_context_load_digests(link->dev, link->pager_context_max);
 	/* While others lack host memory, none is taken ahead. */
-	if (bytes && (is_urgent || halt.host_max == AGENT_NEVER) &&
+	if (bytes && (is_urgent || agent_spares_may_grow()) &&
 	    agent_enter_context(link->dev, &place)) {
 		/* No more can go than there is. */
 		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident, is_urgent);
@@ -171,217 +246,40 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 	return is_ready;
 }
 
-void agent_halt_touch(const struct agent_link *link, uint64_t bytes)
-{
-	struct nvshare_mem mem;
-
-	/* All GPUs share one pool of host memory: the first GPU that was told uses it. */
-	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (l != link && (l->is_watched || l->is_near))
-			return;
-	}
-	if (bytes && halt.host_max != AGENT_NEVER)
-		return;
-	budget_read(link->dev, &mem);
-	hook_debug("device %d: %llu bytes may have to go soon", (int)link->dev,
-		   (unsigned long long)bytes);
-	pager_touch(link->dev, bytes < mem.resident ? bytes : mem.resident);
-}
-
-void agent_halt_keep(struct agent_link *link)
-{
-	bool has_any = pager_context_get(link->dev) || hostpool_bytes();
-	bool may_lie = lease_is_open(&link->lease) || link->lease.state == LEASE_IDLE;
-
-	if (!has_any || !may_lie || link->is_watched || link->is_near)
-		link->spare_ns = AGENT_NEVER;
-	else if (link->spare_ns == AGENT_NEVER)
-		link->spare_ns = clock_now_ns() + HALT_SPARE_NS;
-}
-
-/*
- * Gives back the pager context and host memory that are kept for the next stop. Unregistering host
- * memory in a context of the program may wait for its work. So while the program runs, only memory
- * goes that is registered in the pager context, or nowhere. false: try later.
- */
-static bool link_drop_spares(const struct agent_link *link)
-{
-	bool has_any = pager_context_get(link->dev) || hostpool_bytes(), is_hung = false;
-	struct agent_place place;
-
-	if (agent_enter_context(link->dev, &place)) {
-		is_hung = pager_mover_is_hung();
-		if (!is_hung && lease_is_open(&link->lease))
-			hostpool_trim_here();
-		else if (!is_hung)
-			hostpool_trim();
-		agent_leave_context(&place);
-		if (!is_hung)
-			pager_context_drop(link->dev);
-	} else {
-		hostpool_trim();
-	}
-	if (has_any)
-		bell_memory_changed(link->dev);
-	return !is_hung;
-}
-
-/*
- * Evicted memory of an idle program was registered in the pager context that is gone. It must be
- * registered again to come back at the speed of the bus. One part at a time, so that the agent
- * hears messages between. true: there is more.
- */
-static bool host_register_one(struct agent_link *link)
-{
-	struct agent_place place;
-
-	if (!link->is_host_loose)
-		return false;
-	link->is_host_loose = false;
-	if (link->lease.state != LEASE_IDLE || !agent_enter_context(link->dev, &place))
-		return false;
-	link->is_host_loose = hostpool_register_one();
-	agent_leave_context(&place);
-	return link->is_host_loose;
-}
-
-/*
- * One part at a time, so that the agent hears messages between. Without waiters and without a pager
- * context a running program gets none: unregistering it would have to wait for the program's work.
- */
-static bool host_add_one(const struct agent_link *link)
-{
-	bool may_add =
-		link->is_watched || !lease_is_open(&link->lease) || pager_context_get(link->dev);
-	struct agent_place place;
-
-	if (!may_add || !hostpool_may_add() || !agent_enter_context(link->dev, &place))
-		return false;
-	hostpool_add_one();
-	agent_leave_context(&place);
-	bell_memory_changed(link->dev);
-	return true;
-}
-
-/*
- * The limit is what was last reported, less bytes: the scheduler's sums are of reports. The same
- * bytes again change nothing, so that no host memory is given twice for one lack.
- */
-void agent_halt_wanted(const struct agent_link *link, uint64_t bytes)
-{
-	uint64_t host = link->reported.host;
-
-	if (bytes == halt.host_wanted)
-		return;
-	halt.host_wanted = bytes;
-	halt.host_max = bytes ? host - (bytes < host ? bytes : host) : AGENT_NEVER;
-}
-
-/*
- * Unregistering in a context of the program may wait for its work, which the agent must not do. So
- * while the program runs without a pager context, registered memory stays.
- */
-static uint64_t host_give_one(const struct agent_link *link)
-{
-	struct agent_place place;
-	uint64_t given;
-
-	if (!pager_context_get(link->dev) && lease_is_open(&link->lease))
-		return hostpool_give_touched();
-	if (!agent_enter_context(link->dev, &place))
-		return 0;
-	given = pager_mover_is_any_hung() ? 0 : pager_give_host_memory(link->dev);
-	agent_leave_context(&place);
-	return given;
-}
-
-/* One part at a time. Memory in use stays wanted, because it may be free in a moment. */
-static bool host_give_wanted(const struct agent_link *link)
-{
-	uint64_t given = hostpool_bytes() > halt.host_max ? host_give_one(link) : 0;
-
-	if (!given)
-		return false;
-	hook_debug("device %d: gave %llu bytes of host memory back to others", (int)link->dev,
-		   (unsigned long long)given);
-	bell_memory_changed(link->dev);
-	return true;
-}
-
-void agent_give_host(CUdevice dev)
-{
-	const struct agent_link *link = agent_link_of(dev);
-
-	while (link && host_give_wanted(link))
-		;
-}
-
-/*
- * The scheduler's sums contain this process's host memory, also the part that is touched ahead. A
- * stale figure would hide that others lack memory, or ask for memory that is gone.
- */
-static bool host_has_changed(const struct agent_link *link)
-{
-	struct nvshare_mem mem;
-
-	agent_lease_memory(link->dev, &mem);
-	return mem.host != link->reported.host;
-}
-
-uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns)
-{
-	struct nvshare_mem mem;
-
-	if (host_has_changed(link))
-		bell_memory_changed(link->dev);
-	if (!device_has_context(link->dev)) {
-		budget_read(link->dev, &mem);
-		if (!mem.swapped) /* only evicted memory needs the pager context still */
-			(void)link_drop_spares(link);
-		else if (hostpool_bytes() > halt.host_max)
-			hostpool_trim(); /* it is registered in no context */
-		return AGENT_NEVER;
-	}
-	if (now_ns >= link->spare_ns) {
-		link->is_host_loose = link_drop_spares(link);
-		link->spare_ns = link->is_host_loose ? AGENT_NEVER : now_ns + HALT_SPARE_NS;
-	}
-	if (host_give_wanted(link) || host_register_one(link))
-		return now_ns;
-	return host_add_one(link) ? now_ns : link->spare_ns;
-}
-
 /* The program may have allocated up to the freeze, after agent_halt_prepare() looked at it. */
-static bool link_can_move(const struct agent_link *link)
+static bool process_can_move(void)
 {
 	struct nvshare_mem mem;
 
-	budget_read(link->dev, &mem);
-	return !mem.resident || pager_context_get(link->dev);
+	agent_for_each_link (l) {
+		budget_read(l->dev, &mem);
+		if (mem.resident && !pager_context_get(l->dev))
+			return false;
+	}
+	return true;
 }
 
 /*
  * The gate stops threads that are outside. Threads inside are blocked in the driver when
  * inflight_wait() is done.
  */
-static uint32_t link_freeze(const struct agent_link *link, uint64_t begin_ns)
+static uint32_t process_freeze(uint64_t begin_ns)
 {
 	int r = FREEZE_E_BUSY;
 
 	gate_set(GATE_CLOSED);
-	if (!freeze_is_proven(link->dev))
-		agent_halt_prove(link->dev, true);
+	agent_halt_prove_all(true);
 	for (int i = 0; i < HALT_TRIES_MAX && r == FREEZE_E_BUSY; i++) {
 		if (i > 0)
 			clock_nap(HALT_PAUSE_NS); /* there was a freeze just now */
 		if (share_hand_over(HALT_LIMIT_NS))
 			r = 0;
 		else
-			r = freeze_is_proven(link->dev) ? freeze_begin(HALT_LIMIT_NS)
-							: FREEZE_E_UNPROVEN;
+			r = agent_halt_is_proven() ? freeze_begin(HALT_LIMIT_NS)
+						   : FREEZE_E_UNPROVEN;
 	}
 	/* The limit begins anew for the eviction, which notices if it has ended already. */
-	if (!r && link_can_move(link) && inflight_wait(HALT_SETTLE_NS)) {
+	if (!r && process_can_move() && inflight_wait(HALT_SETTLE_NS)) {
 		(void)freeze_extend(HALT_LIMIT_NS);
 	} else if (!r) {
 		agent_resume();
@@ -398,8 +296,9 @@ static uint32_t link_freeze(const struct agent_link *link, uint64_t begin_ns)
 }
 
 /*
- * A gate that is closed for another GPU stays closed (may_open). A failed freeze, or a hold, may
- * have closed it too. Then open captures could not end, so the gate opens for them.
+ * A gate that is closed for memory that is out stays closed (may_open). A failed freeze, a hold, or
+ * the wait for another GPU may have closed it too. Then open captures could not end, so the gate
+ * opens for them.
  */
 static uint32_t halt_drain(uint64_t max_ns, bool may_open)
 {
@@ -412,21 +311,20 @@ static uint32_t halt_drain(uint64_t max_ns, bool may_open)
  * A drain has ended in the place of a freeze. If all work has ended, nothing hinders the missing
  * proof, so it is made now for the next stop.
  */
-static uint32_t halt_drained(const struct agent_link *link, uint32_t outcome)
+static uint32_t halt_drained(uint32_t outcome)
 {
-	if (outcome == NVSHARE_OUTCOME_SUCCESS && !freeze_is_proven(link->dev))
-		agent_halt_prove(link->dev, false);
+	if (outcome == NVSHARE_OUTCOME_SUCCESS)
+		agent_halt_prove_all(false);
 	return outcome;
 }
 
-uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
+static uint32_t process_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 {
 	uint64_t begin_ns = clock_now_ns(), grace_ns = hook_options()->drain_ns;
 	uint64_t max_ns = hook_options()->drain_max_ns;
-	bool may_open = gate_get() != GATE_CLOSED || share_bars_gate();
+	bool may_open = gate_get() != GATE_CLOSED || share_bars_gate() || !agent_has_memory_out();
 	uint32_t outcome;
 
-	halt.is_frozen = false;
 	if (is_idle || !agent_halt_prepare(link, bytes, true)) {
 		/* The reason of the failures may be gone: the next stop tries to freeze again. */
 		if (!is_idle && halt.n_failures >= HALT_FAILURES_MAX)
@@ -443,14 +341,36 @@ uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
 			outcome = halt_drain(grace_ns < max_ns ? grace_ns : max_ns, may_open);
 	} /* else it is held, and none of its work can end */
 	if (outcome != NVSHARE_OUTCOME_TIMEOUT)
-		return halt_drained(link, outcome);
-	outcome = link_freeze(link, begin_ns);
+		return halt_drained(outcome);
+	outcome = process_freeze(begin_ns);
 	if (outcome == NVSHARE_OUTCOME_SUCCESS && !bytes)
 		outcome = agent_halt_evicted(outcome);
 	if (outcome == NVSHARE_OUTCOME_TIMEOUT) {
 		halt.is_frozen = false; /* a drain follows */
-		outcome = halt_drained(link, halt_drain(max_ns, may_open));
+		outcome = halt_drained(halt_drain(max_ns, may_open));
 	}
+	return outcome;
+}
+
+/*
+ * A frozen thread may keep a lock of the driver's, and then no memory can go. The next stop lets
+ * such a process go on for a moment, as long as all of its memory is on the cards.
+ */
+static bool halt_is_in_the_way(uint64_t bytes)
+{
+	return bytes && halt.is_frozen && halt.n_failures && !agent_has_memory_out();
+}
+
+uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)
+{
+	uint32_t outcome;
+
+	if (agent_halt_stands() && !halt_is_in_the_way(bytes))
+		return NVSHARE_OUTCOME_SUCCESS;
+	if (halt.is_frozen)
+		agent_resume();
+	outcome = process_halt(link, bytes, is_idle);
+	halt.is_halted = halt.is_halted || (outcome == NVSHARE_OUTCOME_SUCCESS && !halt.is_frozen);
 	return outcome;
 }
 
@@ -465,10 +385,12 @@ uint32_t agent_halt_evicted(uint32_t outcome)
 		return outcome;
 	if (outcome == NVSHARE_OUTCOME_SUCCESS && !freeze_commit())
 		outcome = NVSHARE_OUTCOME_TIMEOUT;
-	if (outcome == NVSHARE_OUTCOME_SUCCESS)
+	if (outcome == NVSHARE_OUTCOME_SUCCESS) {
 		halt.n_failures = 0;
-	else if (outcome == NVSHARE_OUTCOME_TIMEOUT)
+		halt.is_halted = true;
+	} else if (outcome == NVSHARE_OUTCOME_TIMEOUT) {
 		halt.n_failures++;
+	}
 	return outcome;
 }
 
@@ -477,6 +399,7 @@ void agent_resume(void)
 	int r;
 
 	halt.is_frozen = false;
+	halt.is_halted = false;
 	r = freeze_end();
 	if (r)
 		hook_log_warn("the GPU does not let this program go on (error %d)", r);
@@ -486,6 +409,5 @@ void agent_halt_reset(void)
 {
 	halt.n_failures = 0;
 	halt.is_frozen = false;
-	halt.host_max = AGENT_NEVER;
-	halt.host_wanted = 0;
+	halt.is_halted = false;
 }

@@ -16,7 +16,9 @@
 #include "hook/pager/oversub.h"
 #include "hook/pager/pager_context.h"
 #include "hook/pager/transfer.h"
+#include "hook/table/bypass.h"
 #include "hook/table/cuda_real.h"
+#include "hook/table/reach.h"
 #include "util/clock.h"
 
 #define ORPHAN_RETRY_NS CLOCK_NS_PER_SEC
@@ -38,41 +40,103 @@ uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem)
 	return budget == BUDGET_UNLIMITED || budget < used ? used : budget;
 }
 
+/* The scheduler adds up what connections tell. So one of them tells it for the process. */
+const struct agent_link *agent_lease_host_teller(void)
+{
+	const struct agent_link *registering = NULL;
+
+	agent_for_each_link (l) {
+		if (l->state == AGENT_LINK_UP)
+			return l;
+		if (!registering && l->fd >= 0)
+			registering = l;
+	}
+	return registering;
+}
+
 void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
 {
-	const struct agent_link *link = agent_link_of(dev);
+	const struct agent_link *link = agent_link_of(dev), *teller = agent_lease_host_teller();
 
 	budget_read(dev, ret_mem);
-	ret_mem->host = hostpool_bytes();
+	ret_mem->host = !teller || teller == link ? hostpool_bytes() : 0;
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		ret_mem->host += ret_mem->swapped + oversub_bytes(dev);
 	ret_mem->host_wanted = link ? link->host_lacked : 0;
 	ret_mem->pager_context = pager_context_bytes(dev);
 }
 
+/* Memory that only a restore brings back. The driver brings managed memory in as it is touched. */
+bool agent_lease_is_out(CUdevice dev)
+{
+	struct nvshare_mem mem;
+
+	budget_read(dev, &mem);
+	return mem.swapped && backend_of(dev) != NVSHARE_BACKEND_MANAGED;
+}
+
+/* The program can have work or memory there. */
+static bool link_is_used(const struct agent_link *link)
+{
+	struct nvshare_mem mem;
+
+	if (device_has_context(link->dev))
+		return true;
+	budget_read(link->dev, &mem);
+	return mem.resident || mem.swapped;
+}
+
+/*
+ * The program runs on while it waits for the budget of its first context on another GPU. So the
+ * lease of a GPU that is not used yet counts only where none is used.
+ */
+bool agent_lease_counts(const struct agent_link *link)
+{
+	bool is_any_used = false;
+
+	if (!agent_link_next(agent_link_next(NULL)) || link_is_used(link))
+		return true;
+	agent_for_each_link (l)
+		is_any_used = is_any_used || link_is_used(l);
+	return !is_any_used;
+}
+
+/* Without a scheduler memory goes out, too: process_put_out(). */
+bool agent_lease_is_stopped(void)
+{
+	agent_for_each_link (l) {
+		bool is_open = lease_is_open(&l->lease) &&
+			       !(l->lease.state == LEASE_OFF && agent_lease_is_out(l->dev));
+
+		if (!is_open && agent_lease_counts(l))
+			return true;
+	}
+	return false;
+}
+
 /* A process has one gate, so it opens when the process may use all of its GPUs. */
 void agent_lease_sync_gate(void)
 {
-	bool may_run = true;
+	bool may_run = !agent_lease_is_stopped() && !share_bars_gate();
 
-	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
-		may_run = may_run && lease_is_open(&l->lease);
-	may_run = may_run && !share_bars_gate();
 	if (may_run && gate_get() != GATE_OPEN) {
 		agent_resume();
 		gate_set(GATE_OPEN);
-	} else if (!may_run && gate_get() == GATE_OPEN) {
+	} else if (!may_run && gate_get() != GATE_CLOSED) {
 		gate_set(GATE_CLOSED);
 	}
 }
 
-/* The pager context if there is one: it works while the program's is frozen, and outlives it. */
+/*
+ * The pager context if there is one: it works while the program's is frozen, and outlives it. A
+ * call in the program's context would wait for the frozen work.
+ */
 bool agent_enter_context(CUdevice dev, struct agent_place *ret_place)
 {
 	struct device_context *c = device_context_hold(dev);
 	CUcontext pager_ctx = pager_context_get(dev);
 
-	if ((!c && !pager_ctx) ||
+	if ((!pager_ctx && (!c || agent_halt_is_frozen())) ||
 	    cuda_real.cuCtxPushCurrent_v2(pager_ctx ? pager_ctx : c->ctx) != CUDA_SUCCESS) {
 		device_context_drop(c);
 		return false;
@@ -103,7 +167,7 @@ static bool device_enter_to_move(CUdevice dev, uint64_t bytes, uint64_t max,
 {
 	if (agent_enter_context(dev, ret_place))
 		return true;
-	return bytes && backend_of(dev) != NVSHARE_BACKEND_MANAGED &&
+	return bytes && backend_of(dev) != NVSHARE_BACKEND_MANAGED && !agent_halt_is_frozen() &&
 	       pager_context_make(dev, max) && agent_enter_context(dev, ret_place);
 }
 
@@ -124,8 +188,9 @@ static int link_evict_and_hand_over(struct agent_link *link, uint64_t bytes)
 }
 
 /*
- * Where a device may reach memory by itself, all memory stays, because nobody can tell which memory
- * that is. Managed memory cannot be registered, and the driver moves it.
+ * Where a device, or a library whose calls go past us, may reach memory by itself, all memory
+ * stays, because nobody can tell which memory that is. Managed memory cannot be registered, and the
+ * driver moves it.
  */
 static bool link_may_move(const struct agent_link *link, uint64_t bytes)
 {
@@ -134,12 +199,12 @@ static bool link_may_move(const struct agent_link *link, uint64_t bytes)
 	if (!bytes || backend_of(link->dev) == NVSHARE_BACKEND_MANAGED)
 		return true;
 	rdma = rdma_look(NULL);
-	if (rdma == RDMA_OPEN || rdma == RDMA_HIDDEN)
+	if (rdma == RDMA_OPEN || rdma == RDMA_HIDDEN || reach_look())
 		pager_pin_all(link->dev);
 	if (rdma == RDMA_UNKNOWN && descriptors_are_short())
 		hook_warn_once("file descriptors are short (RLIMIT_NOFILE): memory of this program "
 			       "can not make room for others");
-	return rdma == RDMA_NONE;
+	return rdma == RDMA_NONE && !bypass_seen();
 }
 
 /* A program that cannot give the bytes is not stopped for them. */
@@ -166,6 +231,21 @@ static uint64_t link_give_unused(struct agent_link *link, uint64_t bytes,
 	return bytes > unused ? bytes - unused : 0;
 }
 
+/*
+ * A stop on another GPU may have failed after it had let the process go, and then this GPU computes
+ * although it was told to stop. Memory goes only when the process stands again.
+ */
+static uint32_t link_stand(struct agent_link *link, uint64_t bytes)
+{
+	bool is_of_stopped = link->lease.work == LEASE_WORK_EVICT_IDLE ||
+			     link->lease.work == LEASE_WORK_EVICT_ASKED;
+
+	if (!bytes || !is_of_stopped || agent_halt_stands() ||
+	    !agent_link_next(agent_link_next(NULL)))
+		return NVSHARE_OUTCOME_SUCCESS;
+	return agent_halt(link, bytes, false);
+}
+
 static uint32_t link_evict(struct agent_link *link, uint64_t bytes)
 {
 	int outcome = NVSHARE_OUTCOME_SUCCESS;
@@ -178,20 +258,23 @@ static uint32_t link_evict(struct agent_link *link, uint64_t bytes)
 	bytes = link_give_unused(link, bytes, &mem);
 	if (!link_may_move(link, bytes))
 		return agent_halt_evicted(NVSHARE_OUTCOME_UNSUPPORTED);
+	outcome = (int)link_stand(link, bytes);
+	if (outcome)
+		return (uint32_t)outcome;
 	if (!device_enter_to_move(link->dev, bytes ? mem.resident : 0, link->pager_context_max,
 				  &place))
 		return agent_halt_evicted(bytes && mem.resident ? NVSHARE_OUTCOME_INVALID_STATE
 								: NVSHARE_OUTCOME_SUCCESS);
-	if (agent_halt_is_frozen() && !pager_context_get(link->dev))
-		outcome = NVSHARE_OUTCOME_INVALID_STATE; /* copies would be frozen, too */
-	else if (bytes)
+	if (bytes)
 		outcome = link_evict_and_hand_over(link, bytes);
 	agent_leave_context(&place);
 	outcome = (int)agent_halt_evicted((uint32_t)outcome);
-	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d, %llu handed over",
+	agent_ahead_evicted(link);
+	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d, %llu copied, "
+		   "%llu handed over",
 		   (int)link->dev, (unsigned long long)link->out.bytes, (unsigned long long)bytes,
 		   (unsigned long long)(link->out.ns / 1000), outcome,
-		   (unsigned long long)link->out.handed);
+		   (unsigned long long)link->out.copied, (unsigned long long)link->out.handed);
 	return (uint32_t)outcome;
 }
 
@@ -206,19 +289,78 @@ static bool device_has_room_for_all(CUdevice dev)
 	       bytes_free >= mem.swapped;
 }
 
+/* A process can only run with all of its memory in, on all of its GPUs. */
+static bool process_has_room_for_all(void)
+{
+	bool has_room = true;
+
+	agent_for_each_link (l) {
+		struct agent_place place;
+
+		if (!agent_enter_context(l->dev, &place))
+			continue;
+		has_room = has_room && device_has_room_for_all(l->dev);
+		agent_leave_context(&place);
+	}
+	return has_room;
+}
+
+/* Has no scheduler, and may have as much memory as there is. */
+static bool link_is_alone(const struct agent_link *link)
+{
+	return link->lease.state == LEASE_OFF || link->lease.work == LEASE_WORK_ALONE;
+}
+
+/* Those of its GPUs that have come in already, and were put out again, come with this one. */
+static int process_restore(CUdevice dev, struct pager_move *move)
+{
+	int outcome = pager_restore(dev, move);
+
+	agent_for_each_link (l) {
+		struct pager_move other = {0};
+		struct agent_place place;
+
+		if (outcome || l->dev == dev || !link_is_alone(l) || !agent_lease_is_out(l->dev))
+			continue;
+		outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		if (!agent_enter_context(l->dev, &place))
+			continue;
+		outcome = pager_restore(l->dev, &other);
+		agent_leave_context(&place);
+	}
+	return outcome;
+}
+
 /*
- * Without a scheduler stopped programs come in as they find room. Part of the memory on the card is
- * of no use, and in another's way. So all of it goes in, or out again.
+ * Two processes that each had the memory of one GPU in, and lacked room on the other, would wait
+ * for each other for ever.
+ */
+static void process_put_out(CUdevice dev)
+{
+	agent_for_each_link (l) {
+		bool is_ours = l->dev == dev || (link_is_alone(l) && agent_halt_stands());
+		struct pager_move out = {0};
+		struct agent_place place;
+
+		if (!is_ours || !agent_enter_context(l->dev, &place))
+			continue;
+		(void)pager_evict(l->dev, UINT64_MAX, agent_halt_is_frozen(), &out);
+		agent_leave_context(&place);
+	}
+}
+
+/*
+ * Without a scheduler stopped programs come in as they find room. Part of the memory on the cards
+ * is of no use, and in another's way. So all of it goes in, or out again.
  */
 static int device_restore_alone(CUdevice dev, struct pager_move *move)
 {
-	struct pager_move out = {0};
 	int outcome = NVSHARE_OUTCOME_INVALID_STATE;
 
-	if (device_has_room_for_all(dev))
-		outcome = pager_restore(dev, move);
+	if (process_has_room_for_all())
+		outcome = process_restore(dev, move);
 	if (outcome)
-		(void)pager_evict(dev, UINT64_MAX, agent_halt_is_frozen(), &out);
+		process_put_out(dev);
 	else
 		budget_lost(dev); /* its next allocation waits for the scheduler */
 	return outcome;
@@ -257,8 +399,9 @@ static void link_prepare(struct agent_link *link, const struct lease_action *act
 	link->is_watched = action->due_ms > 0;
 	link->is_near = !link->is_watched && action->bytes;
 	if (!link->is_watched)
-		agent_halt_touch(link, action->bytes);
-	else if (action->bytes)
+		agent_spares_touch(link, action->bytes);
+	/* While another GPU keeps it off, a frozen thread may hold what the driver would need. */
+	else if (action->bytes && !agent_halt_is_frozen())
 		(void)agent_halt_prepare(link, action->bytes, false);
 	link->is_report_due = link->is_watched; /* it returns slack */
 }
@@ -324,21 +467,18 @@ static bool link_perform(struct agent_link *link, const struct lease_action *act
 	return false;
 }
 
-/* Memory that only a restore brings back. The driver brings managed memory in as it is touched. */
-static bool device_is_out(CUdevice dev)
-{
-	struct nvshare_mem mem;
-
-	budget_read(dev, &mem);
-	return mem.swapped && backend_of(dev) != NVSHARE_BACKEND_MANAGED;
-}
-
 /* With this grant the program would compute without its memory. The lease has ignored it. */
 static void link_refuse_grant(struct agent_link *link)
 {
 	hook_warn_once("the scheduler would let this program run while part of its memory is out: "
 		       "the connection is closed, and tried again (are both of one release?)");
 	agent_link_wrong(link);
+}
+
+/* A thread stands at the gate, or frozen work is to go on. */
+static bool link_is_wanted(const struct agent_link *link)
+{
+	return (gate_wanted() || agent_halt_is_frozen()) && agent_lease_counts(link);
 }
 
 /* The work of an action ends within it, and its event follows at once. */
@@ -353,10 +493,9 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 	while (has_more) {
 		has_more = false;
 		/* A thread that lacked memory before an eviction still lacks it afterwards. */
-		wanting = wanting || gate_wanted() || budget_wanting(link->dev) ||
-			  agent_halt_is_frozen();
+		wanting = wanting || budget_wanting(link->dev) || link_is_wanted(link);
 		now.wanting = wanting;
-		now.is_out = now.type == LEASE_EVENT_LOCK_OK && device_is_out(link->dev);
+		now.is_out = now.type == LEASE_EVENT_LOCK_OK && agent_lease_is_out(link->dev);
 		r = lease_step(&link->lease, &now, &actions);
 		if (r == LEASE_E_OUT) {
 			link_refuse_grant(link);
@@ -371,6 +510,7 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 			has_more |= link_perform(link, &actions.at[i], &end);
 		now = end;
 	}
+	link->has_run = link->has_run || link->lease.state == LEASE_HOLDING;
 	if (link->lease.state != LEASE_HOLDING)
 		link->is_watched = false; /* with the next grant the scheduler says it anew */
 	if (was_holding && (event->type == LEASE_EVENT_DROP || link->lease.state != LEASE_HOLDING))
@@ -379,7 +519,10 @@ void agent_lease_step(struct agent_link *link, const struct lease_event *event)
 	if (event->type == LEASE_EVENT_DROP ||
 	    (link->lease.state != LEASE_HOLDING && link->lease.state != LEASE_IDLE))
 		link->is_near = false;
-	agent_halt_keep(link);
+	if (link->lease.state != LEASE_IDLE || event->type == LEASE_EVENT_DROP)
+		agent_ahead_end(link);
+	agent_for_each_link (l)
+		agent_spares_keep(l);
 	agent_lease_sync_gate();
 }
 
@@ -390,6 +533,6 @@ void agent_lease_want(struct agent_link *link)
 
 	if (link->state != AGENT_LINK_UP)
 		return;
-	if (lacks || (link->lease.state == LEASE_IDLE && gate_wanted()))
+	if (lacks || (link->lease.state == LEASE_IDLE && link_is_wanted(link)))
 		agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_WANT});
 }

@@ -5,6 +5,7 @@
 #include "hook/agent/agent_private.h"
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
+#include "hook/base/own_fd.h"
 #include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/backend.h"
@@ -59,11 +60,6 @@ bool agent_link_wants_retry(const struct agent_link *link)
 		(link->lease.state == LEASE_ORPHAN || device_has_context(link->dev)));
 }
 
-bool agent_link_is_coming(const struct agent_link *link)
-{
-	return link->state == AGENT_LINK_BUSY || link->state == AGENT_LINK_REGISTERING;
-}
-
 /*
  * The descriptor must be forgotten before it is closed. The program may fork at any moment, and the
  * child closes the number that it finds here. By then a file of the program's may have it.
@@ -73,12 +69,12 @@ static void link_disconnect(struct agent_link *link)
 	int fd = link->fd;
 
 	__atomic_store_n(&link->fd, -1, __ATOMIC_RELEASE);
-	if (fd >= 0)
+	if (own_fd_of(fd) >= 0)
 		(void)shutdown(fd, SHUT_RDWR); /* a child of this moment may still have it open */
-	(void)fd_close(fd);
+	(void)own_fd_close(fd);
 	transfer_close(link->dev);
 	link->hand_bytes = 0;
-	agent_halt_wanted(link, 0);
+	agent_spares_wanted(0);
 	hostmem_set_coming(0);
 }
 
@@ -94,7 +90,7 @@ static void link_hear_last_words(struct agent_link *link)
 	ssize_t n;
 
 	for (int i = 0; i < LINK_RECEIVE_MAX; i++) {
-		n = pass_recv(link->fd, bytes, sizeof(bytes), &pass);
+		n = pass_recv(own_fd_of(link->fd), bytes, sizeof(bytes), &pass);
 		pass_close(pass.fd);
 		if (n <= 0)
 			return;
@@ -133,7 +129,7 @@ static void link_hear_refusal(struct agent_link *link)
 	int r;
 
 	for (int i = 0; i < LINK_RECEIVE_MAX && !link->absence; i++) {
-		n = sock_recv(link->fd, bytes, sizeof(bytes));
+		n = sock_recv(own_fd_of(link->fd), bytes, sizeof(bytes));
 		if (n == -ECONNRESET)
 			continue;
 		if (n <= 0)
@@ -145,6 +141,11 @@ static void link_hear_refusal(struct agent_link *link)
 			 msg.body.registered.result != NVSHARE_REGISTER_OK)
 			agent_link_refused(link, &msg.body.registered);
 	}
+}
+
+bool agent_link_is_lost(const struct agent_link *link)
+{
+	return link->fd >= 0 && own_fd_of(link->fd) < 0;
 }
 
 void agent_link_close(struct agent_link *link)
@@ -188,7 +189,7 @@ void agent_link_flush(struct agent_link *link)
 	int r = 0;
 
 	while (n_sent < link->n_queued && !r) {
-		r = sock_send(link->fd, &link->queue[n_sent]);
+		r = sock_send(own_fd_of(link->fd), &link->queue[n_sent]);
 		n_sent += !r;
 	}
 	link->n_queued -= n_sent;
@@ -259,13 +260,17 @@ uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns)
 }
 
 /* Only root's scheduler or this user's own may send descriptors: a hostile one could hang us. */
-static bool link_may_hand_over(const struct agent_link *link)
+static bool link_may_send_descriptors(const struct agent_link *link)
 {
 	struct sock_peer scheduler;
 
-	return backend_of(link->dev) == NVSHARE_BACKEND_VMM && transfer_supported(link->dev) &&
-	       sock_peer(link->fd, &scheduler) == 0 &&
+	return sock_peer(link->fd, &scheduler) == 0 &&
 	       (scheduler.uid == 0 || scheduler.uid == geteuid());
+}
+
+static bool link_may_hand_over(const struct agent_link *link)
+{
+	return backend_of(link->dev) == NVSHARE_BACKEND_VMM && transfer_supported(link->dev);
 }
 
 static void link_send_register(struct agent_link *link)
@@ -274,14 +279,14 @@ static void link_send_register(struct agent_link *link)
 		.gpu_total_bytes = link->total,
 	};
 
-	link->is_running = lease_is_open(&link->lease) && device_has_context(link->dev);
+	link->is_running = lease_is_open(&link->lease) && device_has_context(link->dev) &&
+			   !agent_lease_is_out(link->dev);
 	memcpy(body.gpu_uuid, link->uuid, sizeof(body.gpu_uuid));
 	agent_lease_memory(link->dev, &body.mem);
 	link->reported = body.mem;
 	body.budget = agent_lease_budget(link->dev, &body.mem);
 	body.flags = (link->is_running ? NVSHARE_REGISTER_RUNNING : 0) |
 		     (link->was_registered ? NVSHARE_REGISTER_RECONNECT : 0) |
-		     (link->is_fixed ? NVSHARE_REGISTER_FIXED : 0) |
 		     (link->may_hand_over ? NVSHARE_REGISTER_HANDOVER : 0);
 	body.backend = backend_of(link->dev);
 	share_wanted(&body.claim);
@@ -291,9 +296,24 @@ static void link_send_register(struct agent_link *link)
 	agent_link_send(link, NVSHARE_MSG_REGISTER, &body);
 }
 
+/* An own descriptor, or -errno. */
+static int link_open(void)
+{
+	int fd;
+
+	if (!agent_absence_has_descriptors())
+		return -EMFILE;
+	fd = sock_connect(hook_options()->sock_dir);
+	if (fd < 0)
+		return fd;
+	fd = own_fd_take(fd);
+	return fd < 0 ? -EMFILE : fd;
+}
+
 void agent_link_connect(struct agent_link *link)
 {
-	int fd = agent_absence_has_descriptors() ? sock_connect(hook_options()->sock_dir) : -EMFILE;
+	int fd = link_open();
+	bool is_trusted;
 
 	link->is_refused = false;
 	link->is_wrong = false;
@@ -306,8 +326,10 @@ void agent_link_connect(struct agent_link *link)
 		return;
 	}
 	link->fd = fd;
-	link->may_hand_over = link_may_hand_over(link);
-	if (link->may_hand_over)
+	is_trusted = link_may_send_descriptors(link);
+	link->may_hand_over = is_trusted && link_may_hand_over(link);
+	link->may_borrow = is_trusted && agent_slabs_may_borrow(link);
+	if (link->may_hand_over || link->may_borrow)
 		(void)pass_allow(fd, true);
 	link->state = AGENT_LINK_REGISTERING;
 	link->register_ns = clock_now_ns() + LINK_REGISTER_NS;
@@ -332,7 +354,7 @@ static bool link_receive_one(struct agent_link *link)
 
 	if (link->fd < 0 || link->is_broken)
 		return false;
-	n = pass_recv(link->fd, bytes, sizeof(bytes), &pass);
+	n = pass_recv(own_fd_of(link->fd), bytes, sizeof(bytes), &pass);
 	if (n == -EAGAIN)
 		return false;
 	if (n <= 0) {
@@ -366,9 +388,9 @@ void agent_link_receive(struct agent_link *link)
 
 bool agent_link_hear(const struct agent_link *link, int wait_ms)
 {
-	struct pollfd fd = {.fd = link->fd, .events = POLLIN};
+	struct pollfd fd = {.fd = own_fd_of(link->fd), .events = POLLIN};
 
-	return link->fd < 0 || link->is_broken ||
+	return fd.fd < 0 || link->is_broken ||
 	       clock_poll(&fd, 1, clock_now_ns() + (uint64_t)wait_ms * CLOCK_NS_PER_MS) > 0;
 }
 
@@ -380,7 +402,7 @@ bool agent_link_receive_if(struct agent_link *link, uint16_t type)
 
 	if (link->fd < 0 || link->is_broken)
 		return false;
-	n = sock_peek(link->fd, bytes, sizeof(bytes));
+	n = sock_peek(own_fd_of(link->fd), bytes, sizeof(bytes));
 	if (n <= 0 && n != -EAGAIN)
 		link->is_broken = true;
 	return n > 0 && msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&

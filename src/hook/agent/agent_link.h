@@ -40,6 +40,13 @@ enum agent_absence {
 	AGENT_ABSENCE_DESCRIPTORS, /* this process has none left for a connection */
 };
 
+/* Copies ahead of an eviction (agent_ahead.c). */
+enum agent_ahead {
+	AGENT_AHEAD_NONE,
+	AGENT_AHEAD_COPYING,
+	AGENT_AHEAD_DONE, /* what is copied is kept for as long as the scheduler leaves it so */
+};
+
 /* A connection and a lease, for each device that the program uses. Times are of clock_now_ns(). */
 struct agent_link {
 	CUdevice dev;
@@ -51,7 +58,7 @@ struct agent_link {
 	struct lease lease;
 	bool is_broken; /* to be closed, as soon as nothing uses it */
 	bool was_registered;
-	bool is_fixed;                /* registers as a client that takes no turns */
+	bool has_run;                 /* some scheduler has let it run */
 	bool is_running;              /* the last REGISTER said that the program runs */
 	bool is_refused;              /* the scheduler refused the last REGISTER */
 	bool is_missed;               /* the loss of this scheduler has been noted */
@@ -74,6 +81,10 @@ struct agent_link {
 	bool is_watched;     /* a client waits for this GPU */
 	bool is_near;        /* none does, and one is expected */
 	bool may_hand_over;  /* the last REGISTER said so */
+	bool may_borrow;     /* the driver can, and the scheduler may send descriptors */
+	bool takes_slabs;    /* so can the scheduler */
+	bool has_borrowed;   /* BORROW was sent on this connection */
+	uint32_t slab_node;  /* the GPU's NUMA node */
 	uint64_t hand_bytes; /* so many bytes of the next eviction are handed over; 0: none */
 	uint64_t pager_context_max; /* bytes that a pager context may cost, by the last message */
 	bool lacks_pager_context;   /* there was no room for one when it was needed */
@@ -96,21 +107,42 @@ struct agent_link {
 	uint64_t orion_ns;          /* no ORION before this time */
 	struct nvshare_orion orion; /* the last one of this connection */
 
+	bool takes_gang;   /* the scheduler takes GANG */
+	bool is_in_gang;   /* GANG was sent on this connection */
+	bool takes_bypass; /* the scheduler takes NVSHARE_REPORT_BYPASS */
+	bool takes_clean;  /* the scheduler takes CLEAN, and this program copies ahead */
+	enum agent_ahead ahead;
+	uint64_t ahead_ns;    /* no piece before this time; AGENT_NEVER: when the bell rings */
+	uint64_t ahead_saved; /* pager_copies::saved by the last report */
+	uint64_t ahead_clean; /* pager_copies::clean by it */
+
 	uint32_t n_queued; /* messages that the socket has not taken yet */
 	struct msg queue[AGENT_QUEUE_MAX];
 };
 
 struct agent_link *agent_link_of(CUdevice dev);              /* NULL: dev is not used */
 struct agent_link *agent_link_next(struct agent_link *link); /* of NULL: the first one */
+#define agent_for_each_link(l) \
+	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 void agent_link_send(struct agent_link *link, uint16_t type, const void *body);
 
-/* Opens or closes the gate, as all leases and share want it together. */
+/*
+ * sync_gate: opens or closes the gate, as all leases and share want it together. counts: the gate
+ * depends on the lease of link. is_stopped: such a lease is not open.
+ */
 void agent_lease_sync_gate(void);
+bool agent_lease_counts(const struct agent_link *link);
+bool agent_lease_is_stopped(void);
 
 /* How the program would be stopped now: enum nvshare_halt. */
 uint32_t agent_halt_how(struct agent_link *link);
 
-/* Proves that freezing works on dev, if that can be done now. is_busy: work is under way. */
+/*
+ * Proves that freezing works on dev, or on all GPUs with a context, if that can be done now.
+ * is_busy: work is under way. is_proven: of all of them.
+ */
 void agent_halt_prove(CUdevice dev, bool is_busy);
+void agent_halt_prove_all(bool is_busy);
+bool agent_halt_is_proven(void);
 
 #endif

@@ -12,6 +12,7 @@
 #include "hook/memory/context_cost.h"
 #include "hook/pager/backend.h"
 #include "hook/pager/transfer.h"
+#include "hook/tickets/tickets.h"
 #include "ipc/pass.h"
 #include "util/clock.h"
 
@@ -38,9 +39,16 @@ static uint64_t link_possible_budget(const struct agent_link *link, uint64_t bud
 	return u64_min(budget, link->total);
 }
 
-/* The limit keeps sums from overflowing. */
-static void host_take_others(uint64_t others)
+/*
+ * To the scheduler another connection of this process is another client. The limit keeps sums from
+ * overflowing.
+ */
+static void host_take_others(const struct agent_link *link, uint64_t others)
 {
+	const struct agent_link *teller = agent_lease_host_teller();
+	uint64_t own = teller && teller != link ? teller->reported.host : 0;
+
+	others -= u64_min(own, others);
 	hostmem_set_others(u64_min(others, MESSAGE_BYTES_MAX));
 }
 
@@ -55,6 +63,8 @@ void agent_message_take_descriptor(struct agent_link *link, const struct msg *ms
 		transfer_set_sink(link->dev, fd);
 	else if (msg->header.type == NVSHARE_MSG_HANDOVER && is_awaited && fd >= 0)
 		transfer_add_source(link->dev, fd);
+	else if (msg->header.type == NVSHARE_MSG_SLABS && link->state == AGENT_LINK_UP && fd >= 0)
+		agent_slabs_lent(link, &msg->body.slabs, fd);
 	else
 		pass_close(fd);
 }
@@ -66,7 +76,7 @@ void agent_message_take_descriptor(struct agent_link *link, const struct msg *ms
  */
 static bool link_has_begun_since(struct agent_link *link)
 {
-	if (link->is_running || !lease_is_open(&link->lease))
+	if (link->is_running || !lease_is_open(&link->lease) || agent_lease_is_out(link->dev))
 		return false;
 	gate_set(GATE_CLOSED);
 	if (!device_has_context(link->dev))
@@ -115,7 +125,12 @@ static void message_registered(struct agent_link *link, const struct nvshare_reg
 	share_registered(link, body);
 	if (body->flags & NVSHARE_REGISTERED_WATCH)
 		agent_link_send(link, NVSHARE_MSG_WATCH, NULL);
+	agent_gang_begin(link, body); /* before it asks for the lock */
+	link->takes_bypass = body->flags & NVSHARE_REGISTERED_BYPASS;
 	agent_orion_begin(link, body);
+	agent_ahead_begin(link, body);
+	agent_slabs_begin(link, body);
+	tickets_renew();
 	link->was_registered = true;
 	link->is_missed = false;
 	link->is_away = false;
@@ -128,12 +143,14 @@ static void message_registered(struct agent_link *link, const struct nvshare_reg
 	if (body->context_bytes && body->context_bytes <= link->total)
 		context_cost_learn(link->dev, body->context_bytes);
 	budget_set_reserve(link->dev, body->reserve_percent);
+	/* The process may have to stop for another GPU, before an order says what this one may
+	 * have. */
+	link->pager_context_max = link->total / 100 * body->reserve_percent;
 	agent_lease_step(link, &(struct lease_event){.type = LEASE_EVENT_REGISTERED,
 						     .running = link->is_running});
 	if (link->lease.state == LEASE_HOLDING)
 		agent_lease_want(link);
-	if (!agent_pair_owns(link))
-		agent_settle(link->dev, CUDA_SUCCESS);
+	agent_settle(link->dev, CUDA_SUCCESS);
 }
 
 /* The user cannot see from the program why it waits. */
@@ -155,10 +172,11 @@ static void message_gpu_state(const struct agent_link *link, const struct nvshar
 		hook_debug("GPU %d is used again", (int)link->dev);
 }
 
-static void message_host_memory(struct agent_link *link, const struct nvshare_host_memory *body)
+static void message_host_memory(const struct agent_link *link,
+				const struct nvshare_host_memory *body)
 {
-	host_take_others(body->others);
-	agent_halt_wanted(link, body->wanted);
+	host_take_others(link, body->others);
+	agent_spares_wanted(body->wanted);
 	hook_debug("others have %llu bytes of host memory, and lack %llu",
 		   (unsigned long long)body->others, (unsigned long long)body->wanted);
 }
@@ -172,7 +190,7 @@ static void message_drop_lock(struct agent_link *link, const struct nvshare_drop
 		.bytes = body->bytes,
 		.epoch = body->epoch,
 	};
-	host_take_others(body->host_others);
+	host_take_others(link, body->host_others);
 	hostmem_set_coming(
 		u64_min(body->host_coming, u64_min(body->host_others, MESSAGE_BYTES_MAX)));
 	link->pager_context_max = body->pager_context_max;
@@ -209,7 +227,7 @@ static bool message_to_event(struct agent_link *link, const struct msg *msg,
 		event.type = LEASE_EVENT_PREPARE;
 		event.bytes = msg->body.prepare_swap_out.bytes;
 		event.due_ms = msg->body.prepare_swap_out.due_ms;
-		host_take_others(msg->body.prepare_swap_out.host_others);
+		host_take_others(link, msg->body.prepare_swap_out.host_others);
 		link->pager_context_max = msg->body.prepare_swap_out.pager_context_max;
 		break;
 	default:
@@ -262,6 +280,12 @@ void agent_message_handle(struct agent_link *link, const struct msg *msg)
 	case NVSHARE_MSG_HOST_MEMORY:
 		message_host_memory(link, &msg->body.host_memory);
 		return;
+	case NVSHARE_MSG_COPY_AHEAD:
+		if (link->state == AGENT_LINK_UP)
+			agent_ahead_hear(link, msg->body.copy_ahead.bytes);
+		else
+			link->is_broken = true;
+		return;
 	case NVSHARE_MSG_GPU_STATE:
 		message_gpu_state(link, &msg->body.gpu_state);
 		return;
@@ -272,7 +296,8 @@ void agent_message_handle(struct agent_link *link, const struct msg *msg)
 			agent_report(link, true);
 		return;
 	default:
-		/* Of the others PING informs, and HANDOVER has brought its descriptor already. */
+		/* Of the others PING informs; HANDOVER and SLABS have brought descriptors already.
+		 */
 		if (message_to_event(link, msg, &event))
 			message_step_lease(link, msg, &event);
 	}

@@ -16,11 +16,22 @@
 /* Messages that are taken between two looks at an eviction. */
 #define HEAR_MAX 64
 
+/* The process is alive on its other GPUs, too, while memory of one moves. */
+static void hear_other_links(const struct agent_link *link)
+{
+	agent_for_each_link (l) {
+		while (l != link && (agent_link_receive_if(l, NVSHARE_MSG_HEARTBEAT) ||
+				     agent_link_receive_if(l, NVSHARE_MSG_PING)))
+			;
+	}
+}
+
 void agent_moved_out(CUdevice dev, uint64_t bytes)
 {
 	struct agent_link *link = agent_link_of(dev);
 	uint64_t step;
 
+	hear_other_links(link);
 	if (!link || bytes >= link->out_asked)
 		return;
 	step = link->total / PROGRESS_CARD;
@@ -75,9 +86,11 @@ static bool link_hear_beside_eviction(struct agent_link *link)
 	/* The eviction goes on, even if messages keep coming. */
 	for (int i = 0; i < HEAR_MAX && (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_HANDOVER) ||
+					 agent_link_receive_if(link, NVSHARE_MSG_SLABS) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_WAIT_FOR_MEM) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_SET_SHARE) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
+					 agent_link_receive_if(link, NVSHARE_MSG_COPY_AHEAD) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_PING));
 	     i++)
@@ -91,6 +104,7 @@ bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
 
 	if (!link || link->state != AGENT_LINK_UP || link->is_broken)
 		return false;
+	hear_other_links(link);
 	link_report_lack(link, moved, bytes);
 	if (!agent_link_hear(link, wait_ms))
 		return true;
@@ -104,6 +118,7 @@ enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
 	struct agent_link *link = agent_link_of(dev);
 	struct nvshare_mem mem;
 
+	hear_other_links(link);
 	if (!link)
 		return PAGER_MORE_LATER;
 	/* Nothing lacks a budget any more, so all is in when the copies have ended. */
@@ -119,6 +134,8 @@ enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
 		return PAGER_MORE_NOT_YET;
 	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
+	    agent_link_receive_if(link, NVSHARE_MSG_COPY_AHEAD) ||
+	    agent_link_receive_if(link, NVSHARE_MSG_SLABS) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER))
 		return PAGER_MORE_NOT_YET; /* these bring no budget */
 	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)

@@ -7,7 +7,8 @@
  * agent_message.c takes the scheduler's messages; agent_absence.c copes without a scheduler;
  * agent_lease.c passes events to the lease and carries out its actions; agent_report.c sends memory
  * numbers; agent_moving.c talks while memory moves; agent_halt.c stops the program; agent_watch.c
- * looks whether the process is idle; agent_pair.c adds a second GPU; agent_orion.c reports the
+ * looks whether the process is idle; agent_slabs.c borrows host memory; agent_gang.c tells what
+ * belongs together; agent_ahead.c copies memory ahead of evictions; agent_orion.c reports the
  * scheduler inside the process.
  *
  * Threading: the agent's thread alone, unless a function says otherwise.
@@ -19,10 +20,10 @@
 #include "hook/pager/pager_ops.h"
 
 /* agent.c */
-void agent_link_remove(CUdevice dev);          /* forgets that dev was ever used */
+bool agent_has_memory_out(void);               /* memory of the program is off some card */
 void agent_settle(CUdevice dev, CUresult res); /* the answer for agent_use_device() */
 
-/* The pager's calls (pager_ops.h): agent_moving.c; give_host is in agent_halt.c. */
+/* The pager's calls (pager_ops.h): agent_moving.c; give_host is in agent_spares.c. */
 void agent_moved_out(CUdevice dev, uint64_t bytes);
 enum pager_more agent_more_budget(CUdevice dev, int wait_ms);
 bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms);
@@ -30,6 +31,7 @@ void agent_give_host(CUdevice dev);
 
 /* agent_link.c */
 void agent_link_connect(struct agent_link *link);
+bool agent_link_is_lost(const struct agent_link *link); /* the program has closed its descriptor */
 void agent_link_close(struct agent_link *link); /* the lease hears LOST, if it was registered */
 void agent_link_wrong(struct agent_link *link); /* the scheduler is wrong: the connection ends */
 void agent_link_receive(struct agent_link *link);
@@ -43,9 +45,6 @@ void agent_link_refused(struct agent_link *link, const struct nvshare_registered
 bool agent_link_wants_retry(const struct agent_link *link);
 /* Looks whether the scheduler hangs. Returns when to call it again, or AGENT_NEVER. */
 uint64_t agent_link_listen(struct agent_link *link, uint64_t now_ns);
-
-/* The scheduler is asked to register us, or soon will be, and has not answered. */
-bool agent_link_is_coming(const struct agent_link *link);
 
 /*
  * agent_message.c. First take_descriptor: takes the descriptor that came with the message, or -1.
@@ -75,7 +74,12 @@ void agent_absence_mistrust(struct agent_link *link);
 void agent_absence_miss(struct agent_link *link);
 void agent_absence_settle(struct agent_link *link);
 
-/* agent_lease.c */
+/*
+ * agent_lease.c. host_teller: the connection that tells the host memory of the process, which has
+ * one pool for all of its GPUs; NULL: none does.
+ */
+const struct agent_link *agent_lease_host_teller(void);
+bool agent_lease_is_out(CUdevice dev); /* memory is, and only a restore brings it back */
 void agent_lease_step(struct agent_link *link, const struct lease_event *event);
 void agent_lease_want(struct agent_link *link); /* tells the lease if a thread waits */
 void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem); /* for a report */
@@ -102,43 +106,66 @@ void agent_leave_context(const struct agent_place *place);
 
 /*
  * agent_halt.c. prepare: gets ready what a halt for bytes needs; is_urgent: it has been ordered.
- * touch: touches host memory only, while nobody waits yet; 0: none.
  * halt: stops the program's work; bytes are to be evicted then. Returns an enum nvshare_outcome; on
- * any but SUCCESS the caller opens the gate again. resume: undoes it, before the gate opens.
+ * any but SUCCESS the caller opens the gate again. A process that is halted already stays so, and
+ * the answer is SUCCESS at once. resume: undoes it, before the gate opens.
  */
 bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent);
-void agent_halt_touch(const struct agent_link *link, uint64_t bytes);
-/* Others lack bytes of host memory. */
-void agent_halt_wanted(const struct agent_link *link, uint64_t bytes);
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
-bool agent_halt_is_frozen(void); /* the last stop ended in a freeze */
+bool agent_halt_is_frozen(void);  /* the last stop ended in a freeze */
+bool agent_halt_stands(void);     /* the process is halted */
+bool agent_halt_is_drained(void); /* it is, and its work has ended */
 /* After an eviction: its outcome, or TIMEOUT where the watchdog has thawed. */
 uint32_t agent_halt_evicted(uint32_t outcome);
 void agent_resume(void);
 void agent_halt_reset(void); /* after fork() */
 
 /*
- * The pager context and host memory make a stop quick. They are kept for a while after they were
- * needed. An idle program needs neither before it has run again. keep: looks whether they may be
- * needed. tick: gives them up in time, and returns when to call it again.
+ * agent_spares.c. The pager context and host memory make a stop quick. They are kept for a while
+ * after they were needed. An idle program needs neither before it has run again.
+ *
+ * touch: touches host memory only, while nobody waits yet; 0: none. wanted: others lack bytes of
+ * host memory; may_grow: they lack none. keep: looks whether spares may be needed. tick: gives them
+ * up in time, and returns when to call it again. reset: after fork().
  */
-void agent_halt_keep(struct agent_link *link);
-uint64_t agent_halt_tick(struct agent_link *link, uint64_t now_ns);
+void agent_spares_touch(const struct agent_link *link, uint64_t bytes);
+void agent_spares_wanted(uint64_t bytes);
+bool agent_spares_may_grow(void);
+void agent_spares_keep(struct agent_link *link);
+uint64_t agent_spares_tick(struct agent_link *link, uint64_t now_ns);
+void agent_spares_reset(void);
 
 /* agent_watch.c: returns when to call it again, AGENT_NEVER while nobody waits. */
 uint64_t agent_watch_tick(uint64_t now_ns);
+
+/*
+ * agent_slabs.c. may_borrow: the driver can. begin: link is registered. lent: takes fd, which came
+ * with SLABS. tick: after each event. give_one: returns a slab that is not needed here, or that
+ * others want. false: there is none.
+ */
+bool agent_slabs_may_borrow(struct agent_link *link);
+void agent_slabs_begin(struct agent_link *link, const struct nvshare_registered *body);
+void agent_slabs_lent(const struct agent_link *link, const struct nvshare_slabs *body, int fd);
+void agent_slabs_tick(void);
+bool agent_slabs_give_one(const struct agent_link *link);
 
 /* agent_orion.c. begin: link is registered. tick: reports, and returns when to call it again. */
 void agent_orion_begin(struct agent_link *link, const struct nvshare_registered *body);
 uint64_t agent_orion_tick(uint64_t now_ns);
 
 /*
- * agent_pair.c. begin: true: the process has another GPU already, so agent_pair_step() adds this
- * one. The loop calls that after each event.
+ * agent_ahead.c. begin: link is registered. hear: COPY_AHEAD has come. end: the program is not idle
+ * any more. evicted: an eviction has ended. tick: copies a piece, and returns when to call it
+ * again.
  */
-bool agent_pair_begin(struct agent_link *link);
-void agent_pair_step(void);
-bool agent_pair_owns(const struct agent_link *link); /* it settles the question of link */
-void agent_pair_reset(void);
+void agent_ahead_begin(struct agent_link *link, const struct nvshare_registered *body);
+void agent_ahead_hear(struct agent_link *link, uint64_t bytes);
+void agent_ahead_end(struct agent_link *link);
+void agent_ahead_evicted(struct agent_link *link);
+void agent_ahead_dropped(struct agent_link *link);
+uint64_t agent_ahead_tick(uint64_t now_ns);
+
+/* agent_gang.c. begin: link is registered. */
+void agent_gang_begin(struct agent_link *link, const struct nvshare_registered *body);
 
 #endif

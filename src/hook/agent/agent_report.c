@@ -7,6 +7,7 @@
 #include "hook/memory/budget.h"
 #include "hook/memory/rdma.h"
 #include "hook/pager/backend.h"
+#include "hook/table/bypass.h"
 #include "util/clock.h"
 
 #include <string.h>
@@ -24,8 +25,10 @@ static void link_return_slack(struct agent_link *link)
 					  keep > SLACK_BYTES_MIN ? keep : SLACK_BYTES_MIN);
 }
 
-static uint32_t rdma_report_flags(void)
+static uint32_t stay_flags(const struct agent_link *link)
 {
+	if (bypass_seen())
+		return link->takes_bypass ? NVSHARE_REPORT_BYPASS : NVSHARE_REPORT_RDMA;
 	switch (rdma_seen()) {
 	case RDMA_OPEN:
 		return NVSHARE_REPORT_RDMA;
@@ -38,10 +41,11 @@ static uint32_t rdma_report_flags(void)
 	return 0;
 }
 
-/* Memory that a device may reach is pinned, with memory that was allocated since the last look. */
+/* Memory that others may reach is pinned, with memory that was allocated since the last look. */
 static void link_pin_registrable(const struct agent_link *link)
 {
-	if (rdma_seen() != RDMA_NONE && backend_of(link->dev) != NVSHARE_BACKEND_MANAGED)
+	if ((rdma_seen() != RDMA_NONE || bypass_seen()) &&
+	    backend_of(link->dev) != NVSHARE_BACKEND_MANAGED)
 		pager_pin_all(link->dev);
 }
 
@@ -52,7 +56,7 @@ void agent_report_send(struct agent_link *link)
 		.moved = link->in.bytes,
 		.move_ns = link->in.ns,
 		.halt = agent_halt_how(link),
-		.flags = rdma_report_flags(),
+		.flags = stay_flags(link),
 	};
 
 	link_return_slack(link);
@@ -95,12 +99,12 @@ void agent_report_released(struct agent_link *link, const struct lease_action *a
 	struct nvshare_lock_released body = {
 		.grant = action->grant,
 		.epoch = action->epoch,
-		.moved = link->out.bytes,
-		.move_ns = link->out.ns,
+		.moved = link->out.copied,
+		.move_ns = link->out.copied == link->out.bytes ? link->out.ns : 0,
 		.outcome = action->outcome,
 		.wants = action->wants,
 		.halt = agent_halt_how(link),
-		.flags = rdma_report_flags(),
+		.flags = stay_flags(link),
 	};
 
 	(void)bell_take_changed(link->dev);

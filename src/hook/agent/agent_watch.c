@@ -30,19 +30,29 @@ static struct {
 } watch;
 
 /* A program that waits for memory is not idle: it would give up the turn that brings the memory. */
-static bool link_is_watched(const struct agent_link *link)
+static bool process_is_watched(void)
 {
-	return link->is_watched && link->lease.state == LEASE_HOLDING && !share_is_critical(link) &&
-	       !budget_wanting(link->dev);
+	bool is_watched = false;
+
+	agent_for_each_link (l) {
+		if (share_is_critical(l) || budget_wanting(l->dev))
+			return false;
+		is_watched = is_watched || (l->is_watched && l->lease.state == LEASE_HOLDING);
+	}
+	return is_watched;
+}
+
+/* Its work has ended, it waits for another GPU of its own, and no thread wants it. */
+static bool process_is_over(void)
+{
+	return agent_lease_is_stopped() && agent_halt_is_drained() && !gate_wanted();
 }
 
 static bool watch_is_needed(void)
 {
-	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (link_is_watched(l))
-			return gate_get() == GATE_OPEN && !share_is_frozen();
-	}
-	return false;
+	if (!process_is_watched())
+		return false;
+	return (gate_get() == GATE_OPEN && !share_is_frozen()) || process_is_over();
 }
 
 static void watch_look(uint64_t now_ns)
@@ -62,14 +72,17 @@ static void watch_look(uint64_t now_ns)
 	}
 }
 
+/* A process with one GPU less can compute on none, so it gives all of them up. */
 static void watch_give_up(void)
 {
 	watch.phase = WATCH_BUSY;
-	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l)) {
-		if (!link_is_watched(l))
+	agent_for_each_link (l) {
+		if (l->lease.state != LEASE_HOLDING || !l->lease.grant)
 			continue;
 		hook_debug("device %d: idle, and others wait", (int)l->dev);
 		agent_lease_step(l, &(struct lease_event){.type = LEASE_EVENT_IDLE});
+		if (l->lease.state == LEASE_HOLDING)
+			return; /* it has found work to do */
 	}
 }
 
@@ -82,7 +95,10 @@ uint64_t agent_watch_tick(uint64_t now_ns)
 	}
 	if (now_ns >= watch.tick_ns) {
 		watch.tick_ns = now_ns + WATCH_TICK_NS;
-		watch_look(now_ns);
+		if (!process_is_over())
+			watch_look(now_ns);
+		else
+			watch_give_up();
 		if (watch.phase == WATCH_QUIET &&
 		    now_ns - watch.quiet_ns >= hook_options()->idle_ns)
 			watch_give_up();

@@ -13,10 +13,14 @@ static const char *const names[] = {
 	[HOOK_LOCK_SHARE_API] = "share_api",
 	[HOOK_LOCK_SHARE_TASKS] = "share_tasks",
 	[HOOK_LOCK_ORION] = "orion",
+	[HOOK_LOCK_TICKETS] = "tickets",
+	[HOOK_LOCK_OPENED] = "opened",
+	[HOOK_LOCK_TICKET_LINK] = "ticket_link",
 	[HOOK_LOCK_POOLS] = "pools",
 	[HOOK_LOCK_PEERS] = "peers",
 	[HOOK_LOCK_MANAGED] = "managed",
 	[HOOK_LOCK_PAGER] = "pager",
+	[HOOK_LOCK_HASH] = "hash",
 	[HOOK_LOCK_FREEZE_PROVE] = "freeze_prove",
 	[HOOK_LOCK_FREEZE_WATCHDOG] = "freeze_watchdog",
 	[HOOK_LOCK_CHANNELS] = "channels",
@@ -27,6 +31,7 @@ static const char *const names[] = {
 	[HOOK_LOCK_BUDGET] = "budget",
 	[HOOK_LOCK_CAPTURES] = "captures",
 	[HOOK_LOCK_DEVICE] = "device",
+	[HOOK_LOCK_IMPORTS] = "imports",
 };
 
 /* A bit for each mutex that the thread holds: 1 << enum hook_lock. */

@@ -2,6 +2,7 @@
 
 #include "hook/base/hook_options.h"
 
+#include "hook/base/gang_name.h"
 #include "hook/base/hook_log.h"
 #include "ipc/names.h"
 #include "util/clock.h"
@@ -33,6 +34,7 @@ void hook_options_default(struct hook_options *ret)
 		.backend = HOOK_OPTIONS_BACKEND_AUTO,
 		.freeze = true,
 		.transfer = true,
+		.clean = true,
 		.rdma = HOOK_OPTIONS_RDMA_STAY,
 		.orphan_ns = 30 * CLOCK_NS_PER_SEC,
 		.drain_ns = 10 * CLOCK_NS_PER_MS,
@@ -46,6 +48,7 @@ void hook_options_default(struct hook_options *ret)
 		.orion_poll_ns = 10000,
 		.orion_interference_aware = true,
 		.claim = {.priority = NVSHARE_PRIORITY_NORMAL, .weight = NVSHARE_WEIGHT_DEFAULT},
+		.gang_auto = true,
 		.sock_dir = NVSHARE_SOCK_DIR_DEFAULT,
 	};
 }
@@ -90,6 +93,8 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 	if (ret->latency_critical)
 		ret->claim.priority = NVSHARE_PRIORITY_CRITICAL;
 	read_others(get, ret);
+	if (!*ret->gang && ret->gang_auto)
+		ret->is_gang_found = gang_name_find(get, ret->gang);
 	errno = saved_errno;
 }
 

@@ -37,6 +37,8 @@ struct hook_options {
 	bool single_oversub;
 	bool freeze;
 	bool transfer;
+	bool clean;
+	bool host_slabs;
 	bool debug; /* hook_log.h reads it for itself */
 	bool latency_critical;
 	uint64_t orphan_ns;
@@ -57,9 +59,13 @@ struct hook_options {
 	char sock_dir[128];          /* absolute, short enough for a socket */
 	char name[NVSHARE_NAME_LEN]; /* "": the command's */
 	char pod[NVSHARE_POD_LEN];   /* else POD_NAMESPACE/POD_NAME; "": none */
-	bool is_injected;            /* CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH */
-	bool is_mps_part;            /* CUDA_MPS_ACTIVE_THREAD_PERCENTAGE */
-	char mps_dir[128];           /* CUDA_MPS_PIPE_DIRECTORY; "": none */
+	char gang[NVSHARE_GANG_LEN]; /* with gang_auto as gang_name.h finds it; "": none */
+	uint32_t gang_size;
+	bool gang_auto;
+	bool is_gang_found; /* gang comes from gang_name.h */
+	bool is_injected;   /* CUDA_INJECTION64_PATH or NVTX_INJECTION64_PATH */
+	bool is_mps_part;   /* CUDA_MPS_ACTIVE_THREAD_PERCENTAGE */
+	char mps_dir[128];  /* CUDA_MPS_PIPE_DIRECTORY; "": none */
 };
 
 const struct hook_options *hook_options(void);

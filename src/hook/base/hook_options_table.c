@@ -58,6 +58,22 @@ static const struct setting_form text_form = {
 	.allowed = "text",
 };
 
+/* A name that was cut could be another gang's. */
+static int parse_gang(const struct setting *setting, const char *value, void *field)
+{
+	if (strlen(value) >= setting->max)
+		return -ERANGE;
+	(void)strcpy(field, value);
+	return 0;
+}
+
+static const struct setting_form gang_form = {
+	.parse = parse_gang,
+	.print = print_text,
+	.allowed = "text of at most 127 bytes",
+};
+_Static_assert(NVSHARE_GANG_LEN == 128, "the text above");
+
 /* Checks the value. It is evaluated where the card's or the machine's size is known. */
 static int parse_limit(const struct setting *setting, const char *value, void *field)
 {
@@ -171,10 +187,15 @@ const struct setting hook_options_table[] = {
 	    .unset = "all that the machine can spare"),
 	SWITCH("NVSHARE_ENABLE_SINGLE_OVERSUB", single_oversub,
 	       "one program may use more memory than the card has"),
-	SWITCH("NVSHARE_IPC", ipc, "plain, pinned cuMemAlloc, so that cuIpcGetMemHandle works"),
+	SWITCH("NVSHARE_IPC", ipc,
+	       "plain, pinned cuMemAlloc, which the driver's own IPC handles share"),
 	WORD("NVSHARE_RDMA", rdma, enum hook_options_rdma, rdma_names,
 	     "ignore: no GPU memory of the program is registered with a device"),
 	SWITCH("NVSHARE_TRANSFER", transfer, "memory may be handed over between programs"),
+	SWITCH("NVSHARE_CLEAN", clean,
+	       "memory that has not changed since its last copy is not copied again"),
+	SWITCH("NVSHARE_HOST_SLABS", host_slabs,
+	       "evicted bytes go to host memory that the programs of a node use in turn"),
 
 	ROW("NVSHARE_DRAIN_MS", MS, drain_ns, uint64_t, 0, 600000 * MS,
 	    "a stop lets submitted work end for so long"),
@@ -197,6 +218,12 @@ const struct setting hook_options_table[] = {
 	    "percent of the GPU's time that the program gets at the most", .unset = "none"),
 	ROW("NVSHARE_BURST_IDLE_US", US, burst_idle_ns, uint64_t, 100 * US, 1000000 * US,
 	    "a critical program that was idle for so long has ended a request"),
+
+	OWN("NVSHARE_GANG", gang, gang, "programs of one name compute together, or not at all",
+	    .unset = "none"),
+	ROW("NVSHARE_GANG_SIZE", NUMBER, gang_size, uint32_t, 0, NVSHARE_GANG_SIZE_MAX,
+	    "none of the gang runs before so many of its clients have come"),
+	SWITCH("NVSHARE_GANG_AUTO", gang_auto, "the workers of a known launcher are a gang"),
 
 	OWN("NVSHARE_ORION_SM_THRESHOLD", orion_sm_ppm, ratio,
 	    "best-effort threads may fill this part of the GPU beside thread 0"),

@@ -6,6 +6,7 @@
 
 #include "hook/calls/graph_memory.h"
 #include "hook/freeze/freeze.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/charge.h"
@@ -13,6 +14,7 @@
 #include "hook/pager/pager.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
+#include "hook/tickets/tickets.h"
 
 /* The pool that an allocation comes from; dev < 0: a pool of host memory. */
 struct pool {
@@ -119,7 +121,7 @@ static CUresult alloc_async(const struct async_call *call, CUstream stream, CUde
 	struct charge charge;
 	CUmemoryPool handle;
 	struct pool pool;
-	bool captures;
+	bool captures, is_booked;
 	CUcontext ctx;
 	CUdevice dev;
 	CUresult res;
@@ -130,8 +132,9 @@ static CUresult alloc_async(const struct async_call *call, CUstream stream, CUde
 		return alloc_forward(call, dptr, bytesize);
 	handle = call->from_pool ? call->pool : pool_current(dev);
 	captures = stream_is_capturing(stream);
+	is_booked = device_of(ctx) != DEVICE_ANY;
 	if (handle && !captures && pools_alloc(handle, stream, bytesize, dptr, &res))
-		return res;
+		return res == CUDA_SUCCESS && is_booked ? pager_context_check(ctx) : res;
 	pool_find(handle, ctx, dev, &pool);
 	if (pool.dev < 0 || captures) {
 		if (captures)
@@ -214,6 +217,8 @@ static CUresult alloc_free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hSt
 	captures = stream_is_capturing(stream);
 	if (captures && pager_find(dptr, NULL, NULL, NULL, NULL, NULL))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (!captures)
+		tickets_freed(dptr);
 	if (!captures && (pools_free(dptr, stream, &res) || managed_free(dptr, &res)))
 		return res;
 	gate_enter();

@@ -17,6 +17,7 @@
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
+#include "hook/tickets/tickets.h"
 
 /* No context costs so much: if more is gone, others have taken memory meanwhile. */
 #define CONTEXT_BYTES_MAX (2ull << 30)
@@ -171,6 +172,7 @@ static void context_is_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	gate_context_gone(ctx);
 	freeze_context_gone(ctx);
+	tickets_context_gone(ctx);
 	pager_context_gone(ctx);
 	budget_give(dev, charged, NVSHARE_PINNED_CONTEXT);
 }

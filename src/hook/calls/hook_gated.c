@@ -7,15 +7,17 @@
  */
 
 #include "abi/cuda_structs.h"
+#include "hook/calls/gone.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/oom_retry.h"
 #include "hook/orion/orion.h"
+#include "hook/pager/managed.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 
 #define HOOK_BODY_OWN(stream, symbol, params, args)
-#define HOOK_BODY_ENTER(enter, leave, symbol, params, args)                                    \
+#define HOOK_BODY_ENTER(enter, leave, refused, symbol, params, args)                           \
 	CUresult symbol params                                                                 \
 	{                                                                                      \
 		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
@@ -23,6 +25,8 @@
                                                                                                \
 		if (!real)                                                                     \
 			return CUDA_ERROR_NOT_FOUND;                                           \
+		if (refused)                                                                   \
+			return CUDA_ERROR_INVALID_VALUE;                                       \
 		enter();                                                                       \
 		res = real args;                                                               \
 		if (res == CUDA_ERROR_OUT_OF_MEMORY)                                           \
@@ -30,6 +34,23 @@
 		leave();                                                                       \
 		return res;                                                                    \
 	}
+
+/* ---- addresses without memory ------------------------------------------------ */
+
+#define REFUSES_NOTHING false
+#define REFUSES_D       gone_bytes(dstDevice, ByteCount)
+#define REFUSES_S       gone_bytes(srcDevice, ByteCount)
+#define REFUSES_DS      (REFUSES_D || REFUSES_S)
+#define REFUSES_ANY     (gone_bytes(dst, ByteCount) || gone_bytes(src, ByteCount))
+
+#define REFUSES_FILL(size) gone_bytes(dstDevice, (uint64_t)N *(size))
+#define REFUSES_AREA(size) gone_area(dstDevice, dstPitch, (uint64_t)Width *(size), Height)
+
+#define REFUSES_RECT     gone_rect(pCopy)
+#define REFUSES_BOX      gone_box(pCopy)
+#define REFUSES_BOX_PEER gone_box_peer(pCopy)
+
+/* ---- what names memory -------------------------------------------------------- */
 
 static void walk_enter(void)
 {
@@ -44,15 +65,42 @@ static void walk_leave(void)
 }
 
 #define HOOK_BODY_GATE(stream, symbol, params, args) \
-	HOOK_BODY_ENTER(gate_enter, gate_leave, symbol, params, args)
+	HOOK_BODY_ENTER(gate_enter, gate_leave, REFUSES_NOTHING, symbol, params, args)
 #define HOOK_BODY_COPY(stream, symbol, params, args) \
-	HOOK_BODY_ENTER(gate_enter_copy, gate_leave, symbol, params, args)
+	HOOK_BODY_ENTER(gate_enter_copy, gate_leave, REFUSES_NOTHING, symbol, params, args)
 #define HOOK_BODY_WALK(stream, symbol, params, args) \
-	HOOK_BODY_ENTER(walk_enter, walk_leave, symbol, params, args)
+	HOOK_BODY_ENTER(walk_enter, walk_leave, REFUSES_NOTHING, symbol, params, args)
+#define HOOK_BODY_WORD(stream, symbol, params, args)                                             \
+	HOOK_BODY_ENTER(gate_enter, gate_leave, gone_bytes(addr, sizeof(value)), symbol, params, \
+			args)
+#define HOOK_BODY_BATCH(stream, symbol, params, args)                                         \
+	HOOK_BODY_ENTER(gate_enter, gate_leave, gone_batch(dsts, srcs, sizes, count), symbol, \
+			params, args)
+
+#define HOOK_BODY_WORDS(stream, symbol, params, args) \
+	HOOK_BODY_ENTER(gate_enter, gate_leave, gone_words(paramArray, count), symbol, params, args)
+#define HOOK_BODY_BOXES(stream, symbol, params, args) \
+	HOOK_BODY_ENTER(gate_enter, gate_leave, gone_boxes(opList, numOps), symbol, params, args)
+
+/* To the program the memory of the managed backend is plain, and plain memory does not move. */
+static bool places_are_plain(const CUdeviceptr *ptrs, size_t count)
+{
+	for (size_t i = 0; ptrs && i < count; i++) {
+		if (managed_find(ptrs[i]))
+			return true;
+	}
+	return false;
+}
+
+#define HOOK_BODY_PLACE(stream, symbol, params, args) \
+	HOOK_BODY_ENTER(gate_enter, gate_leave, managed_find(devPtr), symbol, params, args)
+#define HOOK_BODY_PLACES(stream, symbol, params, args)                                          \
+	HOOK_BODY_ENTER(gate_enter, gate_leave, places_are_plain(dptrs, count), symbol, params, \
+			args)
 
 /* ---- what submits work ------------------------------------------------------- */
 
-#define HOOK_BODY_WORK(enter, its_stream, work, symbol, params, args)                          \
+#define HOOK_BODY_WORK(enter, its_stream, work, refused, symbol, params, args)                 \
 	CUresult symbol params                                                                 \
 	{                                                                                      \
 		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
@@ -61,6 +109,8 @@ static void walk_leave(void)
                                                                                                \
 		if (!real)                                                                     \
 			return CUDA_ERROR_NOT_FOUND;                                           \
+		if (refused)                                                                   \
+			return CUDA_ERROR_INVALID_VALUE;                                       \
 		ORION_BEGIN(&call, its_stream, work);                                          \
 		enter();                                                                       \
 		orion_mark(&call);                                                             \
@@ -125,33 +175,53 @@ static struct orion_work work_of_copy(enum orion_kind kind, uint64_t width, uint
 	work_of_copy(ORION_COPY_BUS, pCopy ? pCopy->WidthInBytes : 0, pCopy ? pCopy->Height : 0, \
 		     pCopy ? pCopy->Depth : 0)
 
-#define HOOK_BODY_LAUNCH(stream, symbol, params, args) \
-	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_KERNEL, symbol, params, args)
+#define HOOK_BODY_LAUNCH(stream, symbol, params, args)                                       \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_KERNEL, REFUSES_NOTHING, symbol, \
+		       params, args)
 #define HOOK_BODY_LAUNCHEX(stream, symbol, params, args)                             \
 	HOOK_BODY_WORK(gate_enter, STREAM_##stream(config ? config->hStream : NULL), \
-		       work_of_config(config, f), symbol, params, args)
-#define HOOK_BODY_GRAPH(stream, symbol, params, args) \
-	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_GRAPH, symbol, params, args)
-#define HOOK_BODY_MOVE(stream, symbol, params, args)   \
-	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, \
-		       work_of_copy(ORION_COPY_BUS, ByteCount, 1, 1), symbol, params, args)
-#define HOOK_BODY_BRING(stream, symbol, params, args)       \
-	HOOK_BODY_WORK(gate_enter_copy, STREAM_OF_##stream, \
-		       work_of_copy(ORION_COPY_BUS, ByteCount, 1, 1), symbol, params, args)
-#define HOOK_BODY_SHIFT(stream, symbol, params, args)  \
-	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, \
-		       work_of_copy(ORION_COPY_DEVICE, ByteCount, 1, 1), symbol, params, args)
-#define HOOK_BODY_RECT(stream, symbol, params, args) \
-	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_RECT, symbol, params, args)
+		       work_of_config(config, f), REFUSES_NOTHING, symbol, params, args)
+#define HOOK_BODY_GRAPH(stream, symbol, params, args)                                       \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_GRAPH, REFUSES_NOTHING, symbol, \
+		       params, args)
+#define HOOK_BODY_LINE(enter, kind, refused, stream, symbol, params, args)                      \
+	HOOK_BODY_WORK(enter, STREAM_OF_##stream, work_of_copy(kind, ByteCount, 1, 1), refused, \
+		       symbol, params, args)
+#define HOOK_BODY_MOVE(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter, ORION_COPY_BUS, REFUSES_NOTHING, stream, symbol, params, args)
+#define HOOK_BODY_MOVE_S(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter, ORION_COPY_BUS, REFUSES_S, stream, symbol, params, args)
+#define HOOK_BODY_MOVE_DS(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter, ORION_COPY_BUS, REFUSES_DS, stream, symbol, params, args)
+#define HOOK_BODY_MOVE_ANY(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter, ORION_COPY_BUS, REFUSES_ANY, stream, symbol, params, args)
+#define HOOK_BODY_BRING_D(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter_copy, ORION_COPY_BUS, REFUSES_D, stream, symbol, params, args)
+#define HOOK_BODY_SHIFT(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter, ORION_COPY_DEVICE, REFUSES_NOTHING, stream, symbol, params, args)
+#define HOOK_BODY_SHIFT_D(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter, ORION_COPY_DEVICE, REFUSES_D, stream, symbol, params, args)
+#define HOOK_BODY_SHIFT_S(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter, ORION_COPY_DEVICE, REFUSES_S, stream, symbol, params, args)
+#define HOOK_BODY_SHIFT_DS(stream, symbol, params, args) \
+	HOOK_BODY_LINE(gate_enter, ORION_COPY_DEVICE, REFUSES_DS, stream, symbol, params, args)
+#define HOOK_BODY_RECT(stream, symbol, params, args)                                            \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_RECT, REFUSES_RECT, symbol, params, \
+		       args)
 #define HOOK_BODY_BOX(stream, symbol, params, args) \
-	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_BOX, symbol, params, args)
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_BOX, REFUSES_BOX, symbol, params, args)
+#define HOOK_BODY_BOX_PEER(stream, symbol, params, args)                                           \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream, WORK_BOX, REFUSES_BOX_PEER, symbol, params, \
+		       args)
 
-#define HOOK_BODY_FILL(size, stream, symbol, params, args) \
-	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream,     \
-		       work_of_copy(ORION_COPY_DEVICE, N, size, 1), symbol, params, args)
-#define HOOK_BODY_AREA(size, stream, symbol, params, args) \
-	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream,     \
-		       work_of_copy(ORION_COPY_DEVICE, Width, Height, size), symbol, params, args)
+#define HOOK_BODY_FILL(size, stream, symbol, params, args)                                      \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream,                                          \
+		       work_of_copy(ORION_COPY_DEVICE, N, size, 1), REFUSES_FILL(size), symbol, \
+		       params, args)
+#define HOOK_BODY_AREA(size, stream, symbol, params, args)                                       \
+	HOOK_BODY_WORK(gate_enter, STREAM_OF_##stream,                                           \
+		       work_of_copy(ORION_COPY_DEVICE, Width, Height, size), REFUSES_AREA(size), \
+		       symbol, params, args)
 #define HOOK_BODY_FILL8(stream, symbol, params, args) \
 	HOOK_BODY_FILL(1, stream, symbol, params, args)
 #define HOOK_BODY_FILL16(stream, symbol, params, args) \

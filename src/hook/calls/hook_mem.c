@@ -5,6 +5,7 @@
 #include "hook/table/hooks.h"
 
 #include "hook/freeze/freeze.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/charge.h"
@@ -12,6 +13,7 @@
 #include "hook/pager/managed.h"
 #include "hook/pager/pager.h"
 #include "hook/table/cuda_real.h"
+#include "hook/tickets/tickets.h"
 
 /* The driver aligns rows to this on every card so far. */
 #define PITCH_ALIGN 512u
@@ -33,6 +35,7 @@ static CUresult mem_alloc_plain(CUdeviceptr *dptr, size_t bytesize)
 static CUresult mem_alloc_paged(CUcontext ctx, CUdevice dev, enum nvshare_backend backend,
 				CUdeviceptr *dptr, size_t bytesize)
 {
+	bool is_booked = device_of(ctx) != DEVICE_ANY;
 	CUresult res;
 
 	gate_enter();
@@ -41,7 +44,7 @@ static CUresult mem_alloc_paged(CUcontext ctx, CUdevice dev, enum nvshare_backen
 	else
 		res = managed_alloc(dev, ctx, bytesize, dptr);
 	gate_leave();
-	return res;
+	return res == CUDA_SUCCESS && is_booked ? pager_context_check(ctx) : res;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -109,12 +112,18 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
 	struct ledger_entry entry;
 	bool is_known;
+	CUcontext ctx;
+	CUdevice dev;
 	CUresult res;
 
 	if (!cuda_real.cuMemFree_v2)
 		return CUDA_ERROR_NOT_FOUND;
+	/* Then the driver frees nothing, not even memory of another context. */
+	if (charge_here(&ctx, &dev) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (!freeze_enter())
 		return CUDA_ERROR_DEINITIALIZED;
+	tickets_freed(dptr);
 	if (pager_free(dptr, &res) || managed_free(dptr, &res))
 		return freeze_left(res);
 	is_known = charge_free_begin(LEDGER_ADDRESS, dptr, &entry);

@@ -158,36 +158,60 @@ static bool nvml_view_of(nvmlDevice_t device, unsigned long long *free, unsigned
 	return false;
 }
 
-int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory)
+/*
+ * The library may answer one form of a query by another of its exported functions, which is ours
+ * again. It must get the card's numbers, since only the outermost call takes the program's view.
+ */
+static __thread bool nvml_is_inside __attribute__((tls_model("initial-exec")));
+
+/* true: the outermost call, which then ends with nvml_leave(). */
+static bool nvml_enter(void)
 {
-	int res;
+	if (nvml_is_inside)
+		return false;
+	nvml_is_inside = true;
+	return true;
+}
 
-	if (!nvml_load() || !nvml_real.get_memory)
-		return NVML_ERROR_UNINITIALIZED;
+static void nvml_leave(void)
+{
+	nvml_is_inside = false;
+}
 
-	res = nvml_real.get_memory(device, memory);
-	if (res == NVML_SUCCESS && nvml_view_of(device, &memory->free, &memory->total))
+static void nvml_see(nvmlDevice_t device, struct nvml_memory *memory)
+{
+	if (nvml_view_of(device, &memory->free, &memory->total))
 		memory->used = memory->total - memory->free;
-
-	return res;
 }
 
 /* This form has a number of its own for the card's reserved memory, which used leaves out. */
-int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory)
+static void nvml_see_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory)
 {
 	unsigned long long used;
-	int res;
 
-	if (!nvml_load() || !nvml_real.get_memory_v2)
-		return NVML_ERROR_UNINITIALIZED;
+	if (!nvml_view_of(device, &memory->free, &memory->total))
+		return;
+	used = memory->total - memory->free;
+	if (memory->reserved > used)
+		memory->reserved = used;
+	memory->used = used - memory->reserved;
+}
 
-	res = nvml_real.get_memory_v2(device, memory);
-	if (res == NVML_SUCCESS && nvml_view_of(device, &memory->free, &memory->total)) {
-		used = memory->total - memory->free;
-		if (memory->reserved > used)
-			memory->reserved = used;
-		memory->used = used - memory->reserved;
+#define NVML_MEMORY(symbol, real, see, type)                   \
+	int symbol(nvmlDevice_t device, type *memory)          \
+	{                                                      \
+		int res;                                       \
+                                                               \
+		if (!nvml_load() || !nvml_real.real)           \
+			return NVML_ERROR_UNINITIALIZED;       \
+		if (!nvml_enter())                             \
+			return nvml_real.real(device, memory); \
+		res = nvml_real.real(device, memory);          \
+		if (res == NVML_SUCCESS)                       \
+			see(device, memory);                   \
+		nvml_leave();                                  \
+		return res;                                    \
 	}
 
-	return res;
-}
+NVML_MEMORY(nvmlDeviceGetMemoryInfo, get_memory, nvml_see, struct nvml_memory)
+NVML_MEMORY(nvmlDeviceGetMemoryInfo_v2, get_memory_v2, nvml_see_v2, struct nvml_memory_v2)

@@ -8,6 +8,7 @@
 #include "hook/pager/pager_private.h"
 #include "hook/pager/peer.h"
 #include "hook/table/cuda_real.h"
+#include "hook/tickets/tickets.h"
 
 static CUresult peer_context_device(CUcontext ctx, CUdevice *ret_dev)
 {
@@ -36,6 +37,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 	res = peer_enabled(ctx, dev, peerContext, target_dev);
 	if (res != CUDA_SUCCESS)
 		(void)cuda_real.cuCtxDisablePeerAccess(peerContext);
+	else
+		opened_peers_changed(target_dev);
 	return res;
 }
 

@@ -13,8 +13,10 @@
 #include "hook/memory/meminfo.h"
 #include "hook/pager/managed.h"
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_share.h"
 #include "hook/pager/pager_vmm.h"
 #include "hook/table/cuda_real.h"
+#include "hook/tickets/tickets.h"
 
 #include <limits.h>
 #include <string.h>
@@ -114,6 +116,7 @@ static void gate_leave_if(bool is_entered)
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
+	struct opened_memory opened;
 	bool is_entered;
 	CUresult res;
 
@@ -121,6 +124,15 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
 		return CUDA_ERROR_NOT_FOUND;
 	if (pager_find(dptr, pbase, psize, NULL, NULL, NULL))
 		return CUDA_SUCCESS;
+	if (opened_find(dptr, &opened)) {
+		if (pbase)
+			*pbase = opened.base;
+		if (psize)
+			*psize = opened.size;
+		return CUDA_SUCCESS;
+	}
+	if (pager_is_gap(dptr, 1))
+		return CUDA_ERROR_NOT_FOUND;
 	is_entered = gate_enter_if_mapped(dptr);
 	res = cuda_real.cuMemGetAddressRange_v2(pbase, psize, dptr);
 	gate_leave_if(is_entered);
@@ -146,6 +158,7 @@ struct query {
 	CUmemoryPool pool;
 	uint64_t buffer_id;
 	bool sync_memops;
+	bool is_opened; /* of another process */
 };
 
 /* Driver 580 writes four bytes for truth values and enumerations, and eight for the rest. */
@@ -185,10 +198,10 @@ static bool attribute_answer(const struct query *q, CUpointer_attribute attribut
 		return true;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 		answer_put_u32(data, q->sync_memops);
-		return true;
+		return !q->is_opened;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		answer_put_u64(data, q->buffer_id);
-		return true;
+		return !q->is_opened;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 		answer_put_u32(data, 0);
 		return true;
@@ -214,7 +227,8 @@ static bool attribute_answer(const struct query *q, CUpointer_attribute attribut
 		answer_put_pointer(data, q->pool);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		answer_put_u32(data, 0); /* cuIpcGetMemHandle refuses it */
+		/* NCCL and UCX take slow paths for memory that is not. */
+		answer_put_u32(data, !q->is_opened && !q->pool && pager_is_shareable(q->dev));
 		return true;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -229,7 +243,17 @@ static bool attribute_answer(const struct query *q, CUpointer_attribute attribut
 
 static bool attribute_find(CUdeviceptr ptr, struct query *q)
 {
-	q->ptr = ptr;
+	struct opened_memory opened;
+
+	*q = (struct query){.ptr = ptr};
+	if (opened_find(ptr, &opened)) {
+		q->base = opened.base;
+		q->size = opened.size;
+		q->ctx = opened.ctx;
+		q->dev = opened.dev;
+		q->is_opened = true;
+		return true;
+	}
 	return pager_find(ptr, &q->base, &q->size, &q->ctx, &q->dev, &q->buffer_id) &&
 	       pager_pool(ptr, &q->pool) && pager_sync_memops(ptr, &q->sync_memops);
 }
@@ -259,6 +283,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 		return CUDA_ERROR_NOT_FOUND;
 	if (data && attribute_find(ptr, &q) && attribute_answer(&q, attribute, data, &res))
 		return res;
+	if (pager_is_gap(ptr, 1))
+		return CUDA_ERROR_INVALID_VALUE;
 	is_entered = gate_enter_if_mapped(ptr);
 	res = cuda_real.cuPointerGetAttribute(data, attribute, ptr);
 	gate_leave_if(is_entered);
@@ -269,6 +295,9 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 		answer_put_u32(data, 0);
 	return res;
 }
+
+/* An address at which no memory is. */
+#define NO_MEMORY ((CUdeviceptr)0)
 
 /* The driver answers first, with zeros where it has no answer. Ours overwrite them. */
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
@@ -281,7 +310,8 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 	if (!cuda_real.cuPointerGetAttributes)
 		return CUDA_ERROR_NOT_FOUND;
 	is_entered = gate_enter_if_mapped(ptr);
-	res = cuda_real.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+	res = cuda_real.cuPointerGetAttributes(numAttributes, attributes, data,
+					       pager_is_gap(ptr, 1) ? NO_MEMORY : ptr);
 	gate_leave_if(is_entered);
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -323,6 +353,7 @@ static bool attribute_set_sync_memops(bool on, CUdeviceptr ptr)
 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
+	struct opened_memory opened;
 	bool is_entered;
 	unsigned int on;
 	CUresult res;
@@ -331,12 +362,15 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 		return CUDA_ERROR_NOT_FOUND;
 	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
 		memcpy(&on, value, sizeof(on));
-		if (attribute_set_sync_memops(on != 0, ptr)) {
+		/* Opened memory is pinned by its owner. */
+		if (opened_find(ptr, &opened) || attribute_set_sync_memops(on != 0, ptr)) {
 			/* The driver may refuse memory that is not plain; that error is ignored. */
 			(void)cuda_real.cuPointerSetAttribute(value, attribute, ptr);
 			return CUDA_SUCCESS;
 		}
 	}
+	if (pager_is_gap(ptr, 1))
+		return CUDA_ERROR_INVALID_VALUE;
 	/* Eviction would lose the attribute, and a device may read the memory: it stays. */
 	is_entered = pager_vmm_pin(ptr, 1);
 	if (is_entered)
@@ -345,3 +379,30 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 	gate_leave_if(is_entered);
 	return res;
 }
+
+/* ---- where managed memory is ------------------------------------------------ */
+
+/* To the program the memory of the managed backend is plain, of which the driver knows no such. */
+#define RANGE_QUERY(symbol, params, args)                \
+	CUresult symbol params                           \
+	{                                                \
+		if (!cuda_real.symbol)                   \
+			return CUDA_ERROR_NOT_FOUND;     \
+		if (managed_find(devPtr))                \
+			return CUDA_ERROR_INVALID_VALUE; \
+		return cuda_real.symbol args;            \
+	}
+
+RANGE_QUERY(cuMemAdvise, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device),
+	    (devPtr, count, advice, device))
+RANGE_QUERY(cuMemAdvise_v2,
+	    (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location),
+	    (devPtr, count, advice, location))
+RANGE_QUERY(cuMemRangeGetAttribute,
+	    (void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
+	     size_t count),
+	    (data, dataSize, attribute, devPtr, count))
+RANGE_QUERY(cuMemRangeGetAttributes,
+	    (void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
+	     size_t numAttributes, CUdeviceptr devPtr, size_t count),
+	    (data, dataSizes, attributes, numAttributes, devPtr, count))

@@ -101,7 +101,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	if (!cuda_real.cuMemRetainAllocationHandle)
 		return CUDA_ERROR_NOT_FOUND;
 	/* The program did not create this memory, so it gets no handle, as with plain memory. */
-	if (pager_find(ptr, NULL, NULL, NULL, NULL, NULL))
+	if (pager_owns(ptr))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (handle && pager_vmm_retain(ptr, handle))
 		return CUDA_SUCCESS;
@@ -121,7 +121,11 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 	return cuda_real.cuMemGetAllocationPropertiesFromHandle(prop, handle);
 }
 
-/* ---- mappings ------------------------------------------------------------- */
+/*
+ * ---- mappings -------------------------------------------------------------
+ *
+ * The program did not map its plain memory, so the driver would refuse it here. But the pager did.
+ */
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
@@ -130,6 +134,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 	if (!cuda_real.cuMemMap)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_owns(ptr))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (pager_vmm_map(ptr, size, offset, handle, flags, &res))
 		return res;
 	res = cuda_real.cuMemMap(ptr, size, offset, handle, flags);
@@ -144,6 +150,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 
 	if (!cuda_real.cuMemUnmap)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_owns(ptr))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!freeze_enter())
 		return CUDA_ERROR_DEINITIALIZED;
 	if (pager_vmm_unmap(ptr, size, &res))
@@ -171,6 +179,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 
 	if (!cuda_real.cuMemSetAccess)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_owns(ptr))
+		return CUDA_ERROR_INVALID_VALUE;
 	res = vmm_set_access_at(ptr, size, desc, count);
 	if (res != CUDA_ERROR_OUT_OF_MEMORY)
 		return res;
@@ -184,6 +194,8 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 {
 	if (!cuda_real.cuMemGetAccess)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_owns(ptr))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (flags && location && pager_vmm_get_access(ptr, location, flags))
 		return CUDA_SUCCESS;
 	return cuda_real.cuMemGetAccess(flags, location, ptr);
@@ -194,7 +206,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
 	if (!cuda_real.cuMemAddressFree)
 		return CUDA_ERROR_NOT_FOUND;
-	if (pager_vmm_is_mapped(ptr, size))
+	if (pager_owns(ptr) || pager_vmm_is_mapped(ptr, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	return cuda_real.cuMemAddressFree(ptr, size);
 }
@@ -274,6 +286,8 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 
 	if (!cuda_real.cuMulticastBindAddr)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_is_gap(memptr, 1))
+		return CUDA_ERROR_INVALID_VALUE;
 	vmm_reach_begin(&reach, memptr, size);
 	return vmm_reach_end(
 		&reach, cuda_real.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags));
@@ -287,6 +301,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 
 	if (!cuda_real.cuMemGetHandleForAddressRange)
 		return CUDA_ERROR_NOT_FOUND;
+	if (pager_is_gap(dptr, 1))
+		return CUDA_ERROR_INVALID_VALUE;
 	vmm_reach_begin(&reach, dptr, size);
 	return vmm_reach_end(&reach, cuda_real.cuMemGetHandleForAddressRange(handle, dptr, size,
 									     handleType, flags));

@@ -45,7 +45,8 @@ enum freeze_why {
 	FREEZE_WHY_WRITE_FAILED,
 	FREEZE_WHY_NEVER_WENT_ON,
 	FREEZE_WHY_WENT_ON,
-	FREEZE_WHY_LOST, /* channels_why_lost() */
+	FREEZE_WHY_LOST,   /* channels_why_lost() */
+	FREEZE_WHY_BYPASS, /* bypass.h */
 	FREEZE_WHY_COUNT_
 };
 void freeze_why_set(enum freeze_why reason); /* for good; the first one counts */

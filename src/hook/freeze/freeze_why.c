@@ -6,6 +6,7 @@
 #include "hook/base/hook_options.h"
 #include "hook/freeze/freeze_private.h"
 #include "hook/freeze/ioctl_next.h"
+#include "hook/table/bypass.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/elf_find.h"
 #include "nvshare/protocol.h"
@@ -49,6 +50,7 @@ static const struct {
 	[FREEZE_WHY_NEVER_WENT_ON] = {NVSHARE_HALT_UNPROVEN, "work did not go on after a thaw"},
 	[FREEZE_WHY_WENT_ON] = {NVSHARE_HALT_UNPROVEN, "work went on while frozen"},
 	[FREEZE_WHY_LOST] = {NVSHARE_HALT_CHANNELS, NULL},
+	[FREEZE_WHY_BYPASS] = {NVSHARE_HALT_CHANNELS, "some calls go past nvshare"},
 };
 
 void freeze_why_set(enum freeze_why reason)
@@ -214,6 +216,8 @@ static enum freeze_why why_now(void)
 	}
 	if (!reason && channels_why_lost())
 		reason = FREEZE_WHY_LOST;
+	if (!reason && bypass_seen())
+		reason = FREEZE_WHY_BYPASS;
 	if (!reason && is_traced())
 		reason = FREEZE_WHY_TRACED;
 	return (enum freeze_why)reason;

@@ -33,6 +33,12 @@ bool bell_is_stopping(void);
 int bell_open(void);
 void bell_close(void);
 
+/*
+ * Makes the bell anew if the program has closed one of its descriptors. Rings of meanwhile are
+ * lost, so the agent must look for their reasons. false: there is no bell, for want of descriptors.
+ */
+bool bell_renew(void);
+
 /* A descriptor that is readable after a ring; -1: none. bell_answer() makes it silent again. */
 int bell_fd(void);
 void bell_answer(void);

@@ -276,6 +276,8 @@ void gate_set(enum gate_state state)
 	int saved_errno = errno;
 
 	word = ((word >> GATE_STATE_BITS) + 1) << GATE_STATE_BITS | (uint32_t)state;
+	if (state != GATE_CLOSED)
+		__atomic_fetch_add(&gate.n_openings, 1, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&gate.word, word, __ATOMIC_SEQ_CST);
 	(void)gate_futex(FUTEX_WAKE, INT_MAX);
 	errno = saved_errno;
@@ -284,6 +286,11 @@ void gate_set(enum gate_state state)
 enum gate_state gate_get(void)
 {
 	return GATE_STATE(__atomic_load_n(&gate.word, __ATOMIC_SEQ_CST));
+}
+
+uint64_t gate_openings(void)
+{
+	return __atomic_load_n(&gate.n_openings, __ATOMIC_SEQ_CST);
 }
 
 bool gate_quiet(void)

@@ -61,6 +61,11 @@ void gate_allow_captures(void);
 
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
+/*
+ * How often the gate has let threads pass since the start. While it is closed and the number stays,
+ * no thread has submitted work.
+ */
+uint64_t gate_openings(void);
 bool gate_quiet(void); /* no thread but the caller is inside */
 
 /* A number for the threads inside without the caller. It changes as one comes or goes. 0: none. */

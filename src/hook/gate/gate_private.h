@@ -56,6 +56,7 @@ struct gate {
 	uint32_t n_waiting;        /* threads that stand at the gate */
 	uint64_t tripped_ns;       /* gate_tripped_ns() */
 	uint64_t copied_ns;        /* gate_copied_ns() */
+	uint64_t n_openings;       /* gate_openings() */
 	void (*waker)(void);       /* NULL: there is no agent yet */
 	struct gate_chunk *chunks; /* newest first; a chunk stays for good */
 };

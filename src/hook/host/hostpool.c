@@ -6,6 +6,7 @@
 #include "hook/base/hook_mutex.h"
 #include "hook/host/extent.h"
 #include "hook/host/hostmem.h"
+#include "hook/host/slabs.h"
 #include "hook/host/touched.h"
 #include "hook/table/cuda_real.h"
 
@@ -30,7 +31,8 @@ static struct {
 	struct hook_mutex lock;
 	struct hostpool_slab *slabs;
 	struct extent extent;
-	uint64_t bytes;
+	uint64_t bytes; /* of own memory */
+	uint64_t kept;  /* unused slabs of so many bytes do not go back */
 } pool = {.lock = HOOK_MUTEX(HOOK_LOCK_HOSTPOOL)};
 
 static uint64_t bytes_added(void)
@@ -46,6 +48,11 @@ static uint64_t bytes_added(void)
 uint64_t hostpool_bytes(void)
 {
 	return bytes_added() + touched_bytes();
+}
+
+bool hostpool_has_any(void)
+{
+	return hostpool_bytes() || slabs_promised() || slabs_next(0);
 }
 
 uint64_t hostpool_unused(void)
@@ -74,9 +81,22 @@ static uint64_t slab_missing(uint64_t bytes)
 	return bytes <= unused ? 0 : bytes_round_up(bytes - unused, HOSTPOOL_ALIGN);
 }
 
+/* The same, without what is borrowed for it. Each look asks anew: others return slabs all the time.
+ */
+static uint64_t own_missing(uint64_t bytes)
+{
+	uint64_t more = slab_missing(bytes), promised;
+
+	if (!more)
+		return 0;
+	slabs_ask(more);
+	promised = slabs_promised();
+	return more <= promised || slabs_may_come() ? 0 : more - promised;
+}
+
 uint64_t hostpool_lacks(uint64_t bytes)
 {
-	uint64_t more = slab_missing(bytes), available;
+	uint64_t more = own_missing(bytes), available;
 
 	if (!more)
 		return 0;
@@ -91,7 +111,7 @@ bool hostpool_has(uint64_t bytes)
 
 bool hostpool_may_have(uint64_t bytes)
 {
-	uint64_t more = slab_missing(bytes);
+	uint64_t more = own_missing(bytes);
 
 	return !more || more <= hostmem_available_soon(hostpool_bytes());
 }
@@ -160,12 +180,35 @@ static bool slab_add(void *addr, size_t size)
 	return false;
 }
 
-/* Adds the slab that is being touched, of any size; else one of bytes, made at once. */
+/* Adds a promised slab of the node's. */
+static bool slab_borrow(void)
+{
+	uint64_t addr;
+	int r;
+
+	if (!slabs_map_one(&addr))
+		return false;
+	hook_lock(&pool.lock);
+	r = extent_add(&pool.extent, addr, slabs_size());
+	hook_unlock(&pool.lock);
+	if (r)
+		slabs_return(addr);
+	return r == 0;
+}
+
+/*
+ * Adds a slab of the node's; else the memory that is being touched, of any size; else a piece of
+ * bytes, made at once.
+ */
 static bool slab_grow(uint64_t bytes)
 {
 	size_t size = bytes_round_up(bytes < SLAB_MAX ? bytes : SLAB_MAX, HOSTPOOL_ALIGN);
 	void *addr;
 
+	if (!slabs_promised() && slabs_may_come())
+		slabs_ask(bytes);
+	if (slab_borrow())
+		return true;
 	if (touched_wait(&addr, &size))
 		return slab_add(addr, size);
 	if (size > hostmem_available(hostpool_bytes()))
@@ -183,7 +226,8 @@ void hostpool_probe(void)
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
 	void *addr;
 
-	if (!cuda_real.cuMemHostRegister_v2 || !cuda_real.cuMemHostUnregister)
+	slabs_probe();
+	if (!hostpool_bytes() || !cuda_real.cuMemHostRegister_v2 || !cuda_real.cuMemHostUnregister)
 		return;
 	addr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (addr == MAP_FAILED)
@@ -201,11 +245,32 @@ bool hostpool_grow(uint64_t bytes)
 	return more && slab_grow(more < STEP_MAX ? more : STEP_MAX);
 }
 
+static void kept_set(uint64_t bytes)
+{
+	hook_lock(&pool.lock);
+	pool.kept = bytes;
+	hook_unlock(&pool.lock);
+}
+
+static uint64_t kept_get(void)
+{
+	uint64_t bytes;
+
+	hook_lock(&pool.lock);
+	bytes = pool.kept;
+	hook_unlock(&pool.lock);
+	return bytes;
+}
+
+/* Other threads touch the rest, which the scheduler neither lends nor lets us make. */
 static void hostpool_want(uint64_t bytes, bool is_urgent, void (*ready)(void))
 {
-	uint64_t unused = hostpool_unused();
+	uint64_t unused = hostpool_unused(), more = unused < bytes ? bytes - unused : 0, promised;
 
-	touched_want(unused < bytes ? bytes - unused : 0, bytes_added(), is_urgent, ready);
+	kept_set(bytes);
+	slabs_ask(more);
+	promised = slabs_may_come() ? more : slabs_promised();
+	touched_want(promised < more ? more - promised : 0, bytes_added(), is_urgent, ready);
 }
 
 void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void))
@@ -220,9 +285,14 @@ void hostpool_touch(uint64_t bytes, void (*ready)(void))
 	hostpool_want(bytes, false, ready);
 }
 
+bool hostpool_slab_is_due(void)
+{
+	return slabs_promised() && hostpool_unused() < kept_get();
+}
+
 bool hostpool_may_add(void)
 {
-	return touched_is_ready();
+	return touched_is_ready() || hostpool_slab_is_due();
 }
 
 void hostpool_add_one(void)
@@ -232,6 +302,8 @@ void hostpool_add_one(void)
 
 	if (touched_take(&addr, &size))
 		(void)slab_add(addr, size);
+	else if (hostpool_slab_is_due())
+		(void)slab_borrow();
 }
 
 /* As much as there is in one piece, at most bytes. */
@@ -244,10 +316,14 @@ static int hostpool_get_part(uint64_t bytes, struct hostpool_part *part)
 	largest = extent_largest(&pool.extent);
 	part->size = bytes < largest ? bytes : largest;
 	r = largest ? extent_alloc(&pool.extent, part->size, &addr) : EXTENT_E_FULL;
-	hook_unlock(&pool.lock);
 	if (r == 0)
-		part->addr = (void *)(uintptr_t)addr;
-	return r;
+		pool.kept -= part->size < pool.kept ? part->size : pool.kept;
+	hook_unlock(&pool.lock);
+	if (r)
+		return r;
+	part->addr = (void *)(uintptr_t)addr;
+	part->is_slab = slabs_contain(part->addr);
+	return 0;
 }
 
 struct hostpool_part *hostpool_get(uint64_t bytes)
@@ -288,6 +364,80 @@ struct hostpool_part *hostpool_put(struct hostpool_part *parts)
 		free(parts);
 	}
 	return NULL;
+}
+
+CUresult hostpool_copy_out(const struct hostpool_part *part, CUdeviceptr src, CUstream stream)
+{
+	CUresult res;
+
+	if (!part->is_slab)
+		return cuda_real.cuMemcpyDtoHAsync_v2(part->addr, src, part->size, stream);
+	res = slabs_reach(part->addr);
+	return res == CUDA_SUCCESS
+		       ? cuda_real.cuMemcpyAsync((uintptr_t)part->addr, src, part->size, stream)
+		       : res;
+}
+
+CUresult hostpool_copy_in(CUdeviceptr dst, const struct hostpool_part *part, CUstream stream)
+{
+	CUresult res;
+
+	if (!part->is_slab)
+		return cuda_real.cuMemcpyHtoDAsync_v2(dst, part->addr, part->size, stream);
+	res = slabs_reach(part->addr);
+	return res == CUDA_SUCCESS
+		       ? cuda_real.cuMemcpyAsync(dst, (uintptr_t)part->addr, part->size, stream)
+		       : res;
+}
+
+/* Returns the bytes of a slab that is unused; 0: none is. */
+static uint64_t slab_return_unused(void)
+{
+	bool is_unused;
+
+	for (uint64_t addr = slabs_next(0); addr; addr = slabs_next(addr)) {
+		hook_lock(&pool.lock);
+		is_unused = extent_remove(&pool.extent, addr) == 0;
+		hook_unlock(&pool.lock);
+		if (!is_unused)
+			continue;
+		slabs_return(addr);
+		return slabs_size();
+	}
+	return 0;
+}
+
+/* Bytes that may go. Unused bytes of slabs in use cannot. */
+static uint64_t slabs_spare(uint64_t kept)
+{
+	uint64_t unused = hostpool_unused() + slabs_promised();
+
+	return unused > kept ? unused - kept : 0;
+}
+
+bool hostpool_may_return(void)
+{
+	uint64_t size = slabs_size();
+
+	return size && slabs_spare(kept_get()) >= size;
+}
+
+uint64_t hostpool_return_one(bool of_all)
+{
+	uint64_t spare = slabs_spare(of_all ? 0 : kept_get()), given;
+
+	if (!spare || spare < slabs_size())
+		return 0;
+	given = slabs_give_promised(of_all ? slabs_size() : spare);
+	return given ? given : slab_return_unused();
+}
+
+static void slabs_return_all(void)
+{
+	kept_set(0);
+	(void)slabs_give_promised(UINT64_MAX);
+	while (slab_return_unused())
+		;
 }
 
 /*
@@ -335,6 +485,7 @@ static uint64_t slabs_free(struct hostpool_slab *slab)
 void hostpool_trim(void)
 {
 	(void)touched_give_back();
+	slabs_return_all();
 	(void)slabs_free(hostpool_take_unused(UINT64_MAX, NULL));
 }
 
@@ -343,6 +494,7 @@ void hostpool_trim_here(void)
 	CUcontext ctx = NULL;
 
 	(void)touched_give_back();
+	slabs_return_all();
 	if (cuda_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS)
 		(void)slabs_free(hostpool_take_unused(UINT64_MAX, ctx));
 }
@@ -380,6 +532,8 @@ void hostpool_after_fork_child(void)
 	hook_mutex_renew(&pool.lock, HOOK_LOCK_HOSTPOOL);
 	pool.slabs = NULL;
 	pool.bytes = 0;
+	pool.kept = 0;
 	extent_init(&pool.extent);
 	touched_after_fork_child();
+	slabs_after_fork_child();
 }

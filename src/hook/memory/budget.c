@@ -296,16 +296,22 @@ uint64_t budget_get(CUdevice dev)
 void budget_set(CUdevice dev, uint64_t bytes)
 {
 	struct budget_device *d = budget_device(dev);
+	bool had_enough, lacks;
 
 	if (!d)
 		return;
 	hook_lock(&budget_state.lock);
+	had_enough = !budget_lacking(d);
 	d->is_set = bytes != BUDGET_UNLIMITED;
 	if (d->is_set)
 		d->lost_until_ns = 0;
 	d->budget = bytes;
+	lacks = budget_lacking(d) != 0;
 	pthread_cond_broadcast(&budget_state.changed);
 	hook_unlock(&budget_state.lock);
+	/* A thread that waits, and had no processor while there was room, asks no second time. */
+	if (had_enough && lacks)
+		bell_memory_wanted(dev);
 }
 
 void budget_lost(CUdevice dev)

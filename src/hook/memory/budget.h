@@ -100,8 +100,9 @@ uint64_t budget_most(CUdevice dev);
 
 /* ---- the agent's side ---- */
 
-void budget_set(CUdevice dev, uint64_t bytes); /* wakes threads that wait */
-void budget_refuse(CUdevice dev);              /* threads that wait get out of memory */
+/* Wakes threads that wait. Rings for the agent where they lack bytes that they had before. */
+void budget_set(CUdevice dev, uint64_t bytes);
+void budget_refuse(CUdevice dev); /* threads that wait get out of memory */
 
 /*
  * The most bytes that this process could have on the card, by the scheduler's last refusal;

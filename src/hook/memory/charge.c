@@ -6,6 +6,19 @@
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 
+/*
+ * A thread keeps the handle of a context that has ended, and the driver still names its device. A
+ * context in the books lives. Of any other, which may be a green one, only the driver knows.
+ */
+static CUresult context_check(CUcontext ctx)
+{
+	unsigned int flags;
+
+	if (device_of(ctx) != DEVICE_ANY || !cuda_real.cuCtxGetFlags)
+		return CUDA_SUCCESS;
+	return cuda_real.cuCtxGetFlags(&flags);
+}
+
 CUresult charge_here(CUcontext *ret_ctx, CUdevice *ret_dev)
 {
 	CUcontext ctx = NULL;
@@ -18,6 +31,8 @@ CUresult charge_here(CUcontext *ret_ctx, CUdevice *ret_dev)
 		res = CUDA_ERROR_INVALID_CONTEXT;
 	if (res == CUDA_SUCCESS)
 		res = cuda_real.cuCtxGetDevice(ret_dev);
+	if (res == CUDA_SUCCESS)
+		res = context_check(ctx);
 	if (res == CUDA_SUCCESS)
 		*ret_ctx = device_owner(ctx, *ret_dev);
 	return res;

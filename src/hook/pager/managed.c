@@ -380,6 +380,7 @@ int managed_evict(CUdevice dev, uint64_t bytes, struct pager_move *ret_move)
 		if (outcome == NVSHARE_OUTCOME_SUCCESS)
 			pager_agent()->moved_out(dev, ret_move->bytes);
 	}
+	ret_move->copied = ret_move->bytes;
 	ret_move->ns = clock_now_ns() - start;
 	return outcome;
 }

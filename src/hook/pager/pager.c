@@ -36,6 +36,7 @@ static int alloc_compare(struct pager_alloc *a, struct pager_alloc *b)
 /* cppcheck-suppress unknownMacro */
 RBTREE_GENERATE(pager_tree, pager_alloc, link, alloc_compare)
 
+/* Lock held. Once it is added, another thread may end its context, and with it the alloc. */
 static void alloc_add(struct pager_alloc *alloc)
 {
 	alloc->id = ++pager.last_id;
@@ -62,7 +63,7 @@ static struct pager_arena *arena_get(CUdevice dev, CUcontext ctx)
 }
 
 /* A place in a shared range. Lock held. */
-static int arena_place(struct pager_arena *arena, struct pager_alloc *alloc)
+static int arena_place(struct pager_arena *arena, struct pager_alloc *alloc, CUdeviceptr *ret_ptr)
 {
 	struct pager_range *range;
 	uint64_t addr;
@@ -74,7 +75,7 @@ static int arena_place(struct pager_arena *arena, struct pager_alloc *alloc)
 	if (range && addr - range->addr < range->size)
 		arena->spare = NULL;
 	alloc->arena = arena;
-	alloc->addr = addr;
+	alloc->addr = *ret_ptr = addr;
 	alloc_add(alloc);
 	return 0;
 }
@@ -95,7 +96,7 @@ static size_t arena_next_size(const struct pager_arena *arena, size_t granularit
  * have freed or added a range meanwhile. Then range is the arena's spare, or goes again.
  */
 static int arena_add_and_place(struct pager_arena *arena, struct pager_range *range, bool may_keep,
-			       struct pager_alloc *alloc)
+			       struct pager_alloc *alloc, CUdeviceptr *ret_ptr)
 {
 	bool is_needed = false;
 	int r;
@@ -103,9 +104,9 @@ static int arena_add_and_place(struct pager_arena *arena, struct pager_range *ra
 	hook_lock(&pager.lock);
 	r = extent_add(&arena->extent, range->addr, range->size);
 	if (r == 0) {
-		r = arena_place(arena, alloc);
-		is_needed = r == 0 && alloc->addr - range->addr < range->size;
-		if (!is_needed && may_keep && !arena->spare) {
+		r = arena_place(arena, alloc, ret_ptr);
+		is_needed = r == 0 && *ret_ptr - range->addr < range->size;
+		if (!is_needed && may_keep && !arena->spare && !arena->is_dead) {
 			arena->spare = range;
 			is_needed = true;
 		}
@@ -118,46 +119,81 @@ static int arena_add_and_place(struct pager_arena *arena, struct pager_range *ra
 	return r;
 }
 
-static CUresult alloc_small(struct pager_device *device, CUdevice dev, CUcontext ctx,
-			    struct pager_alloc *alloc)
+static void arena_free(struct pager_arena *arena)
 {
-	struct pager_arena *arena;
-	struct pager_range *range;
-	size_t size;
-	CUresult res;
-	int r = -1;
+	extent_deinit(&arena->extent);
+	free(arena);
+}
 
-	hook_lock(&pager.lock);
-	arena = arena_get(dev, ctx);
-	if (arena)
-		r = arena_place(arena, alloc);
-	size = arena ? arena_next_size(arena, device->granularity) : 0;
-	hook_unlock(&pager.lock);
+/* Nothing will come to it or be given back. Lock held. */
+static bool arena_is_over(const struct pager_arena *arena)
+{
+	return arena->is_dead && !arena->n_users && !arena->extent.n_used;
+}
+
+/* No range of the arena has room. The caller is one of its users. */
+static CUresult arena_grow(struct pager_arena *arena, size_t size, size_t granularity,
+			   struct pager_alloc *alloc, CUdeviceptr *ret_ptr)
+{
+	struct pager_range *range;
+	int r = EXTENT_E_FULL;
+
 	while (r == EXTENT_E_FULL) {
-		res = pager_range_new(dev, ctx, arena, size, &range);
-		if (res == CUDA_ERROR_OUT_OF_MEMORY && size > device->granularity) {
-			size = device->granularity;
+		CUresult res = pager_range_new(alloc->dev, alloc->ctx, arena, size, &range);
+
+		if (res == CUDA_ERROR_OUT_OF_MEMORY && size > granularity) {
+			size = granularity;
 			continue;
 		}
 		if (res != CUDA_SUCCESS)
 			return res;
-		r = arena_add_and_place(arena, range, size == device->granularity, alloc);
+		r = arena_add_and_place(arena, range, size == granularity, alloc, ret_ptr);
 	}
 	return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult alloc_large(struct pager_device *device, CUdevice dev, CUcontext ctx,
-			    struct pager_alloc *alloc)
+static CUresult alloc_small(struct pager_device *device, struct pager_alloc *alloc,
+			    CUdeviceptr *ret_ptr)
+{
+	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+	struct pager_arena *arena;
+	bool is_last;
+	size_t size = 0;
+	int r = -1;
+
+	hook_lock(&pager.lock);
+	arena = arena_get(alloc->dev, alloc->ctx);
+	if (arena) {
+		r = arena_place(arena, alloc, ret_ptr);
+		size = arena_next_size(arena, device->granularity);
+		arena->n_users += r == EXTENT_E_FULL;
+	}
+	hook_unlock(&pager.lock);
+	if (r != EXTENT_E_FULL)
+		return r == 0 ? CUDA_SUCCESS : res;
+	res = arena_grow(arena, size, device->granularity, alloc, ret_ptr);
+	hook_lock(&pager.lock);
+	arena->n_users--;
+	is_last = arena_is_over(arena);
+	hook_unlock(&pager.lock);
+	if (is_last)
+		arena_free(arena);
+	return res;
+}
+
+static CUresult alloc_large(struct pager_device *device, struct pager_alloc *alloc,
+			    CUdeviceptr *ret_ptr)
 {
 	size_t mask = device->granularity - 1;
 	CUresult res;
 
 	if (alloc->size > SIZE_MAX - mask)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	res = pager_range_new(dev, ctx, NULL, (alloc->size + mask) & ~mask, &alloc->range);
+	res = pager_range_new(alloc->dev, alloc->ctx, NULL, (alloc->size + mask) & ~mask,
+			      &alloc->range);
 	if (res != CUDA_SUCCESS)
 		return res;
-	alloc->addr = alloc->range->addr;
+	alloc->addr = *ret_ptr = alloc->range->addr;
 	hook_lock(&pager.lock);
 	alloc_add(alloc);
 	hook_unlock(&pager.lock);
@@ -168,6 +204,7 @@ CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret
 {
 	struct pager_device *device = pager_device(dev);
 	struct pager_alloc *alloc;
+	CUdeviceptr ptr;
 	uint64_t total;
 	CUresult res;
 
@@ -189,16 +226,16 @@ CUresult pager_alloc(CUdevice dev, CUcontext ctx, size_t bytes, CUdeviceptr *ret
 	alloc->size = bytes;
 	alloc->sync_memops = true; /* as plain memory says, seen on 580 */
 	if (bytes < PAGER_LARGE)
-		res = alloc_small(device, dev, ctx, alloc);
+		res = alloc_small(device, alloc, &ptr);
 	else
-		res = alloc_large(device, dev, ctx, alloc);
+		res = alloc_large(device, alloc, &ptr);
 out:
 	if (res != CUDA_SUCCESS) {
 		free(alloc);
 		budget_allocated(dev, -(int64_t)bytes);
 		return res;
 	}
-	*ret_ptr = alloc->addr;
+	*ret_ptr = ptr;
 	return CUDA_SUCCESS;
 }
 
@@ -211,7 +248,7 @@ static struct pager_range *arena_unplace(struct pager_alloc *alloc)
 
 	if (extent_free(&arena->extent, alloc->addr, &region) != 0 || !region.is_empty)
 		return NULL;
-	range = pager_range_at(arena->dev, region.addr);
+	range = pager_range_at(region.addr);
 	if (!range)
 		return NULL;
 	if (!arena->spare && !arena->is_dead &&
@@ -230,12 +267,6 @@ void pager_add(struct pager_alloc *alloc)
 	hook_unlock(&pager.lock);
 }
 
-static void arena_free(struct pager_arena *arena)
-{
-	extent_deinit(&arena->extent);
-	free(arena);
-}
-
 void pager_release(struct pager_alloc *alloc)
 {
 	struct pager_range *range = alloc->range;
@@ -248,7 +279,7 @@ void pager_release(struct pager_alloc *alloc)
 	if (alloc->arena) {
 		hook_lock(&pager.lock);
 		range = arena_unplace(alloc);
-		is_last = alloc->arena->is_dead && !alloc->arena->extent.n_used;
+		is_last = arena_is_over(alloc->arena);
 		hook_unlock(&pager.lock);
 	}
 	if (range)
@@ -264,11 +295,7 @@ static bool res_is_capture_error(CUresult res)
 	       res <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/*
- * Work that still uses the memory ends first, as with the driver's own cuMemFree. false:
- * not now, since a synchronise would break a capture, or the context is being ended.
- */
-static bool context_synchronize(CUcontext ctx, CUresult *ret_res)
+bool pager_settle_context(CUcontext ctx, CUresult *ret_res)
 {
 	struct device_context *held;
 	CUresult res;
@@ -334,7 +361,7 @@ bool pager_free(CUdeviceptr ptr, CUresult *ret_res)
 
 	budget_allocated(alloc->dev, -(int64_t)alloc->size);
 	*ret_res = CUDA_SUCCESS;
-	if (context_synchronize(alloc->ctx, ret_res))
+	if (pager_settle_context(alloc->ctx, ret_res))
 		pager_release(alloc);
 	else
 		alloc_put_off(alloc);
@@ -355,7 +382,7 @@ void pager_flush_frees(void)
 	hook_unlock(&pager.lock);
 	for (; list; list = next) {
 		next = list->next;
-		if (list->ctx != synced && !context_synchronize(list->ctx, &res)) {
+		if (list->ctx != synced && !pager_settle_context(list->ctx, &res)) {
 			alloc_put_off(list);
 			continue;
 		}
@@ -412,7 +439,7 @@ static void arena_end(struct pager_arena *arena)
 		(void)extent_remove(&arena->extent, spare->addr);
 	arena->spare = NULL;
 	arena->is_dead = true;
-	is_last = !arena->extent.n_used;
+	is_last = arena_is_over(arena);
 	hook_unlock(&pager.lock);
 	if (spare)
 		pager_range_free(spare);
@@ -445,6 +472,22 @@ void pager_context_gone(CUcontext ctx)
 	}
 }
 
+/* The turn waits for the thread that ends the context, which may be refused. */
+CUresult pager_context_check(CUcontext ctx)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	if (device_of(ctx) != DEVICE_ANY)
+		return CUDA_SUCCESS;
+	device_turn_begin();
+	if (device_of(ctx) == DEVICE_ANY) {
+		pager_context_gone(ctx);
+		res = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	device_turn_end();
+	return res;
+}
+
 /*
  * The parent's device memory is none of the child's, which has no CUDA until it starts
  * anew, and another thread may have held the lock.
@@ -454,6 +497,7 @@ void pager_after_fork_child(void)
 	hook_mutex_renew(&pager.lock, HOOK_LOCK_PAGER);
 	pthread_cond_init(&pager.changed, NULL);
 	RB_INIT(&pager.allocs);
+	RB_INIT(&pager.ranges);
 	pager.put_off = NULL;
 	pager.arenas = NULL;
 	pager.movers = NULL;

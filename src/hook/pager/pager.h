@@ -31,6 +31,15 @@ bool pager_free(CUdeviceptr ptr, CUresult *ret_res);
 bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcontext *ret_ctx,
 		CUdevice *ret_dev, uint64_t *ret_buffer_id);
 
+/* ptr lies in addresses of the pager's, in use or not. */
+bool pager_owns(CUdeviceptr ptr);
+
+/*
+ * ptr lies in addresses of the pager's, but size bytes from there are in no one allocation: they
+ * were freed, or lie behind its end. The driver knows only chunks, and would answer for them.
+ */
+bool pager_is_gap(CUdeviceptr ptr, uint64_t size);
+
 /* The pool that the memory at ptr came from, or NULL. false: it is not the pager's. */
 bool pager_pool(CUdeviceptr ptr, CUmemoryPool *ret_pool);
 
@@ -63,6 +72,13 @@ void pager_context_gone(CUcontext ctx);
 /* The same for a pager context, which has no allocations. */
 void pager_mover_gone(CUcontext ctx);
 
+/*
+ * After an allocation in ctx, which was in the books when it began. The thread may have waited long
+ * meanwhile. If ctx has ended, its memory goes: CUDA_ERROR_CONTEXT_IS_DESTROYED. Call it outside
+ * the gate.
+ */
+CUresult pager_context_check(CUcontext ctx);
+
 /* A copy in the current context hangs, so a call that waits for all its work would hang, too. */
 bool pager_mover_is_hung(void);
 
@@ -88,6 +104,7 @@ CUresult pager_peer(CUdevice dev, CUdevice peer, bool enable);
 struct pager_move {
 	uint64_t bytes;
 	uint64_t handed; /* the part of them whose memory was handed over */
+	uint64_t copied; /* evict: the part of them whose copy was not clean */
 	uint64_t ns;
 };
 
@@ -118,10 +135,47 @@ void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent);
 void pager_touch(CUdevice dev, uint64_t bytes);
 
 /*
+ * The agent's thread, with the gate closed and the device drained, in a context of dev. Copies a
+ * piece of the memory on the card to host memory, ahead of an eviction, which takes about a
+ * millisecond. The memory stays on the card.
+ */
+enum pager_ahead {
+	PAGER_AHEAD_MORE,
+	PAGER_AHEAD_LATER, /* host memory is being made ready; the bell rings */
+	PAGER_AHEAD_DONE,  /* all is copied, or the rest cannot be */
+};
+
+enum pager_ahead pager_copy_ahead(CUdevice dev);
+
+/* Copies in host memory of what is on the card. */
+struct pager_copies {
+	uint64_t clean;  /* bytes on the card with a copy of the same bytes */
+	uint64_t copied; /* ahead, since the start */
+	uint64_t saved;  /* that left the card without being copied, since the start */
+};
+
+struct pager_copies pager_copies_read(CUdevice dev); /* any thread */
+
+/* Contention is over: copies in host memory of chunks that are on the card go. */
+void pager_drop_copies(CUdevice dev);
+
+/*
  * Gives some host memory back, for clients that lack it: unused memory, then clean copies of chunks
  * that are on the card. Takes milliseconds. Returns the bytes; 0: there is no more.
  */
 uint64_t pager_give_host_memory(CUdevice dev);
+
+/*
+ * Returns a slab that is not needed: is_wanted: by others, so clean copies go, too. Returns the
+ * bytes; 0: none. Needs a current context.
+ */
+uint64_t pager_return_slab(CUdevice dev, bool is_wanted);
+
+/*
+ * Waits for all work of ctx, as cuMemFree does, and sets *ret_res to what it ended with. false: not
+ * now, since a synchronise would break a capture, or ctx is being ended.
+ */
+bool pager_settle_context(CUcontext ctx, CUresult *ret_res);
 
 /* Carries out frees that an open capture has put off. The agent calls it after captures. */
 void pager_flush_frees(void);

@@ -3,7 +3,9 @@
 /* Chunks of physical memory: making, mapping and unmapping them, and the states that they are in.
  */
 
+#include "hook/pager/pager_copy.h"
 #include "hook/pager/pager_private.h"
+#include "hook/pager/pager_share.h"
 #include "hook/pager/transfer.h"
 #include "hook/table/cuda_real.h"
 
@@ -14,6 +16,7 @@ struct hostpool_part *pager_chunk_set_locked(struct pager_chunk *chunk, enum pag
 	if (chunk->is_host_old && state == PAGER_RESIDENT) {
 		old = chunk->host;
 		chunk->host = NULL;
+		pager_copy_forget(chunk);
 	}
 	chunk->is_host_old = false;
 	chunk->state = state;
@@ -44,33 +47,7 @@ bool pager_chunk_out(struct pager_chunk *chunk, bool is_out)
 	return is_last;
 }
 
-void pager_drop_host_copies(CUdevice dev)
-{
-	struct hostpool_part *all = NULL, *parts, **tail;
-
-	hook_lock(&pager.lock);
-	for (struct pager_range *range = pager.devices[dev].ranges; range; range = range->next) {
-		for (size_t i = 0; i < range->n_chunks; i++) {
-			struct pager_chunk *chunk = &range->chunks[i];
-
-			/* A busy chunk is its worker's, which drops the copy in the end. */
-			chunk->is_host_old = chunk->state == PAGER_BUSY;
-			if (chunk->state != PAGER_RESIDENT || !chunk->host)
-				continue;
-			parts = chunk->host;
-			chunk->host = NULL;
-			for (tail = &parts; *tail; tail = &(*tail)->next)
-				;
-			*tail = all;
-			all = parts;
-		}
-	}
-	hook_unlock(&pager.lock);
-	hostpool_put(all);
-}
-
-/* The devices that may reach memory of dev: itself and its peers. Returns how many there are. */
-static size_t device_access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
+size_t pager_access_list(CUdevice dev, CUmemAccessDesc descs[PAGER_DEVICES])
 {
 	struct pager_device *device = pager_device(dev);
 	size_t n = 0;
@@ -140,7 +117,7 @@ static CUresult chunk_place(struct pager_chunk *chunk)
 	}
 	chunk->is_mapped = true;
 	res = cuda_real.cuMemSetAccess(chunk->addr, chunk->size, descs,
-				       device_access_list(dev, descs));
+				       pager_access_list(dev, descs));
 	if (res != CUDA_SUCCESS)
 		(void)chunk_unmap(chunk);
 	return res;

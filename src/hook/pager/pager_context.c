@@ -3,6 +3,8 @@
 #include "hook/pager/pager_context.h"
 
 #include "hook/base/hook_log.h"
+#include "hook/base/hook_options.h"
+#include "hook/clean/hash.h"
 #include "hook/freeze/channels.h"
 #include "hook/gate/bell.h"
 #include "hook/gate/device.h"
@@ -13,9 +15,13 @@
 
 #include <stddef.h>
 
-/* It launches nothing, so the driver's least values do: 294 instead of 524 MiB on an H200. */
+/* Its kernel needs none of this, so the driver's least values do: 294 instead of 524 MiB on an
+ * H200. */
 #define CONTEXT_STACK_BYTES 128
 #define CONTEXT_HEAP_BYTES  1024
+
+/* The kernel for digests takes so much of the card (H200, driver 580). */
+#define DIGESTS_BYTES (2ull << 20)
 
 #define CONTEXT_TURN_NS  (200 * CLOCK_NS_PER_MS)
 #define CONTEXT_PAUSE_NS CLOCK_NS_PER_MS
@@ -23,6 +29,7 @@
 static struct {
 	CUcontext ctx;
 	uint64_t bytes;
+	bool has_digests;
 } pager_contexts[DEVICE_COUNT_MAX];
 
 /* The card's free bytes, as the current context sees them; 0: not known. */
@@ -100,6 +107,7 @@ static void context_make_measured(CUdevice dev)
 	}
 	device_context_drop(c);
 	pager_contexts[dev].bytes = context_plausible_bytes(dev, before, after);
+	pager_contexts[dev].has_digests = false;
 }
 
 /*
@@ -138,6 +146,35 @@ bool pager_context_make(CUdevice dev, uint64_t max)
 	hook_debug("device %d: second context, %llu MiB", (int)dev,
 		   (unsigned long long)(pager_contexts[dev].bytes >> 20));
 	return true;
+}
+
+/*
+ * A program without a second context cannot be stopped in the middle of its work. So digests leave
+ * the room for one more context.
+ */
+static bool context_has_room_for_digests(CUdevice dev, uint64_t max)
+{
+	return pager_contexts[dev].bytes + DIGESTS_BYTES + context_expected_bytes(dev) <= max;
+}
+
+void pager_context_load_digests(CUdevice dev, uint64_t max)
+{
+	CUcontext ctx = pager_context_get(dev), popped;
+	bool is_loaded;
+
+	if (!hook_options()->clean || !ctx || pager_contexts[dev].has_digests ||
+	    !context_has_room_for_digests(dev, max) ||
+	    cuda_real.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
+		return;
+	channels_own_begin();
+	is_loaded = hash_load();
+	channels_own_end();
+	(void)cuda_real.cuCtxPopCurrent_v2(&popped);
+	if (!is_loaded)
+		return;
+	pager_contexts[dev].has_digests = true;
+	pager_contexts[dev].bytes += DIGESTS_BYTES;
+	bell_memory_changed(dev);
 }
 
 uint64_t pager_context_bytes(CUdevice dev)

@@ -26,6 +26,13 @@
  * call tries again.
  */
 bool pager_context_make(CUdevice dev, uint64_t max);
+
+/*
+ * Loads the kernel for digests into it, if it is there and max bytes are enough for both and for
+ * another program's context. That takes some 100 ms the first time, and nothing may be frozen.
+ * Evictions without it copy every byte.
+ */
+void pager_context_load_digests(CUdevice dev, uint64_t max);
 uint64_t pager_context_bytes(CUdevice dev); /* its cost; 0: there is none */
 
 CUcontext pager_context_get(CUdevice dev); /* NULL: there is none */

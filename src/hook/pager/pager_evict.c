@@ -28,6 +28,7 @@
 
 static void chunk_keep(struct pager_chunk *chunk)
 {
+	pager_copy_forget(chunk);
 	chunk->host = hostpool_put(chunk->host);
 	pager_chunk_set(chunk, PAGER_RESIDENT);
 }
@@ -76,21 +77,26 @@ static void chunk_let_go(struct pager_moving *move, struct pager_chunk *chunk)
 		chunk_keep(chunk);
 		return;
 	}
+	if (!chunk->is_blank)
+		pager_copy_end(chunk);
 	budget_swapped_out(chunk->range->dev, chunk->size);
 	move->bytes += chunk->size;
 	pager_chunk_out(chunk, true);
 	pager_chunk_set(chunk, PAGER_SWAPPED);
 }
 
-static CUresult chunk_copy_out(struct pager_mover *mover, struct pager_chunk *chunk)
+/* now: its digests, or NULL. *ret_bytes: so many are being copied. */
+static CUresult chunk_copy_out(struct pager_mover *mover, struct pager_chunk *chunk,
+			       const struct digest *now, uint64_t *ret_bytes)
 {
 	CUresult res = pager_chunk_reach(chunk);
-	CUdeviceptr src = chunk->addr;
+	uint64_t bytes = res == CUDA_SUCCESS;
 
-	for (struct hostpool_part *part = chunk->host; part && res == CUDA_SUCCESS;
-	     part = part->next) {
-		res = cuda_real.cuMemcpyDtoHAsync_v2(part->addr, src, part->size, mover->stream);
-		src += part->size;
+	*ret_bytes = 0;
+	pager_copy_begin(chunk, now);
+	while (res == CUDA_SUCCESS && bytes) {
+		res = pager_copy_some(chunk, mover->stream, UINT64_MAX, &bytes);
+		*ret_bytes += bytes;
 	}
 	return res;
 }
@@ -132,9 +138,10 @@ static struct hostpool_part *chunk_get_host(const struct pager_moving *move, uin
 }
 
 /* Lock held. */
-static bool chunk_needs_copy(const struct pager_chunk *chunk)
+static bool chunk_needs_host(const struct pager_chunk *chunk)
 {
-	return chunk->state == PAGER_RESIDENT && !chunk->host && !chunk->is_blank;
+	return (chunk->state == PAGER_RESIDENT || chunk->state == PAGER_BUSY) && !chunk->host &&
+	       !chunk->is_blank;
 }
 
 /*
@@ -148,37 +155,62 @@ static bool chunk_has_host(struct pager_moving *move, struct pager_chunk *chunk)
 	if (!move->is_host_short)
 		return true;
 	hook_lock(&pager.lock);
-	is_needed = chunk_needs_copy(chunk);
+	is_needed = chunk_needs_host(chunk);
 	hook_unlock(&pager.lock);
 	return !is_needed || hostpool_has(chunk->size);
 }
 
-/* false: there is no host memory for chunk, which is as it was. */
-static bool chunk_start_out(struct pager_moving *move, struct pager_chunk *chunk)
+static bool chunk_may_start(struct pager_moving *move, struct pager_chunk *chunk, size_t i)
+{
+	(void)i;
+	return chunk_has_host(move, chunk);
+}
+
+/* The chunk of the plan's place i, if it is the caller's now. NULL: it was freed, or has to stay.
+ */
+static struct pager_chunk *chunk_take(struct pager_moving *move, struct pager_chunk *chunk,
+				      size_t i, const struct digest **ret_now)
+{
+	size_t at = i - move->batch_begin;
+	bool is_taken = move->batch.chunks[at] == chunk;
+
+	*ret_now = move->batch.digests[at];
+	move->batch.chunks[at] = NULL;
+	return is_taken || pager_claim(chunk, PAGER_RESIDENT) ? chunk : NULL;
+}
+
+/* false: there is no host memory for the chunk of the plan's place i, which is as it was. */
+static bool chunk_start_out(struct pager_moving *move, struct pager_chunk *planned, size_t i)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
+	const struct digest *now;
+	struct pager_chunk *chunk;
+	uint64_t bytes;
 
-	if (!chunk_has_host(move, chunk))
+	if (!chunk_has_host(move, planned))
 		return false;
-	if (!pager_claim(chunk, PAGER_RESIDENT))
+	chunk = chunk_take(move, planned, i, &now);
+	if (!chunk)
 		return true;
-	/* Just restored, and nothing has run since: the copy still holds. */
-	if (chunk->host || chunk->is_blank) {
+	/* Nothing has run since it was copied. */
+	if (chunk->is_blank || pager_copy_is_fresh(chunk)) {
 		chunk_let_go(move, chunk);
 		return true;
 	}
-	chunk->host = chunk_get_host(move, chunk->size);
+	if (!chunk->host)
+		chunk->host = chunk_get_host(move, chunk->size);
 	if (!chunk->host) {
 		chunk_keep(chunk);
 		return false;
 	}
 	move->to_copy -= chunk->size < move->to_copy ? chunk->size : move->to_copy;
-	if (chunk_copy_out(move->mover, chunk) != CUDA_SUCCESS ||
+	if (chunk_copy_out(move->mover, chunk, now, &bytes) != CUDA_SUCCESS ||
 	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
 		    CUDA_SUCCESS) {
 		chunk_fail_out(move, chunk);
 		return true;
 	}
+	move->copied += bytes;
 	move->in_flight[slot] = chunk;
 	move->n_started++;
 	return true;
@@ -190,7 +222,7 @@ static uint64_t out_bytes_to_copy(const struct pager_plan *plan)
 
 	hook_lock(&pager.lock);
 	for (size_t i = 0; i < plan->n_chunks; i++) {
-		if (chunk_needs_copy(plan->chunks[i]))
+		if (chunk_needs_host(plan->chunks[i]))
 			bytes += plan->chunks[i]->size;
 	}
 	hook_unlock(&pager.lock);
@@ -242,11 +274,13 @@ static void out_await_host(struct pager_moving *move, CUdevice dev, uint64_t unt
  * a moment ago.
  */
 static void out_wait_for_host(struct pager_moving *move, CUdevice dev, struct pager_chunk *chunk,
-			      bool (*attempt)(struct pager_moving *move, struct pager_chunk *chunk))
+			      size_t i,
+			      bool (*attempt)(struct pager_moving *move, struct pager_chunk *chunk,
+					      size_t i))
 {
 	uint64_t until_ns = 0;
 
-	while (move->outcome == NVSHARE_OUTCOME_SUCCESS && !attempt(move, chunk)) {
+	while (move->outcome == NVSHARE_OUTCOME_SUCCESS && !attempt(move, chunk, i)) {
 		if (!move->is_host_short)
 			out_fall_short(move, dev);
 		if (!until_ns)
@@ -265,6 +299,8 @@ static void out_wait_for_host(struct pager_moving *move, CUdevice dev, struct pa
 static void out_begin(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
 {
 	move->to_copy = out_bytes_to_copy(plan);
+	if (!hostpool_has(move->to_copy))
+		(void)pager_copies_drop(dev, hostpool_lacks(move->to_copy));
 	if (!hostpool_may_have(move->to_copy)) {
 		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 		return;
@@ -272,8 +308,18 @@ static void out_begin(struct pager_moving *move, CUdevice dev, const struct page
 	hostpool_begin(move->to_copy, true, bell_ring);
 	if (!hostpool_has(move->to_copy)) {
 		out_fall_short(move, dev);
-		out_wait_for_host(move, dev, plan->chunks[0], chunk_has_host);
+		out_wait_for_host(move, dev, plan->chunks[0], 0, chunk_may_start);
 	}
+}
+
+static void out_take_batch(struct pager_moving *move, const struct pager_plan *plan, size_t i)
+{
+	if (move->outcome != NVSHARE_OUTCOME_SUCCESS)
+		return;
+	move->batch_begin = i;
+	pager_batch_take(&move->batch, plan->chunks + i, plan->n_chunks - i);
+	if (!pager_batch_digest(&move->batch, move->mover))
+		move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
 }
 
 static void out_move(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
@@ -284,12 +330,15 @@ static void out_move(struct pager_moving *move, CUdevice dev, const struct pager
 		pager_agent()->moved_out(dev, move->bytes);
 		if (bell_is_stopping())
 			move->outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
-		out_wait_for_host(move, dev, plan->chunks[i], chunk_start_out);
+		if (i == move->batch_begin + move->batch.n)
+			out_take_batch(move, plan, i);
+		out_wait_for_host(move, dev, plan->chunks[i], i, chunk_start_out);
 		/* Where memory for the copies is slow to come they end before more are begun. */
 		if (move->n_ended < move->n_started &&
 		    pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT))
 			out_end_oldest(move);
 	}
+	pager_batch_drop(&move->batch);
 	out_end(move, dev);
 }
 
@@ -304,6 +353,15 @@ static void out_look_ahead(struct pager_moving *move, CUdevice dev, const struct
 		move->outcome = pager_probe(dev, move->mover, plan->chunks[0], move->to_copy > 0);
 	if (move->is_frozen && move->outcome == NVSHARE_OUTCOME_SUCCESS)
 		(void)freeze_extend(PAGER_FREEZE_NS);
+}
+
+/* Copies of chunks that are to go are worth more than others. */
+static void plan_mark(const struct pager_plan *plan, bool is_planned)
+{
+	hook_lock(&pager.lock);
+	for (size_t i = 0; i < plan->n_chunks; i++)
+		plan->chunks[i]->is_planned = is_planned;
+	hook_unlock(&pager.lock);
 }
 
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
@@ -331,6 +389,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	pager_plan_cut(&plan, bytes);
 	if (!plan.n_chunks)
 		goto out;
+	plan_mark(&plan, true);
 	out_begin(&move, dev, &plan);
 	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
 		goto out;
@@ -342,8 +401,12 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	move.mover->is_frozen = false;
 	ret_move->bytes = move.bytes;
 	ret_move->handed = move.handed;
+	ret_move->copied = move.copied;
+	if (move.copied < move.bytes)
+		pager_copies_saved(dev, move.bytes - move.copied);
 	ret_move->ns = clock_now_ns() - start;
 out:
+	plan_mark(&plan, false);
 	pager_plan_deinit(&plan);
 	return move.outcome;
 }

@@ -26,13 +26,44 @@ struct pager_alloc *pager_alloc_at(CUdeviceptr ptr)
 	return best && ptr - best->addr < best->size ? best : NULL;
 }
 
-struct pager_range *pager_range_at(CUdevice dev, CUdeviceptr addr)
+struct pager_range *pager_range_at(CUdeviceptr ptr)
 {
-	struct pager_range *range = pager.devices[dev].ranges;
+	struct pager_range *range = pager.ranges.rbh_root, *best = NULL;
 
-	while (range && addr - range->addr >= range->size)
-		range = range->next;
-	return range;
+	while (range) {
+		if (range->addr <= ptr) {
+			best = range;
+			range = range->by_addr.rbe_right;
+		} else {
+			range = range->by_addr.rbe_left;
+		}
+	}
+	return best && ptr - best->addr < best->size ? best : NULL;
+}
+
+bool pager_owns(CUdeviceptr ptr)
+{
+	bool is_ours;
+
+	hook_lock(&pager.lock);
+	is_ours = pager_range_at(ptr) != NULL;
+	hook_unlock(&pager.lock);
+	return is_ours;
+}
+
+bool pager_is_gap(CUdeviceptr ptr, uint64_t size)
+{
+	struct pager_alloc *alloc;
+	bool is_gap;
+
+	hook_lock(&pager.lock);
+	alloc = pager_alloc_at(ptr);
+	if (alloc)
+		is_gap = size > alloc->addr + alloc->size - ptr;
+	else
+		is_gap = pager_range_at(ptr) != NULL;
+	hook_unlock(&pager.lock);
+	return is_gap;
 }
 
 bool pager_find(CUdeviceptr ptr, CUdeviceptr *ret_base, size_t *ret_size, CUcontext *ret_ctx,
@@ -122,7 +153,7 @@ bool pager_hold(CUdeviceptr ptr, size_t size, struct pager_hold *ret_hold)
 	hook_lock(&pager.lock);
 	alloc = pager_alloc_at(ptr);
 	if (alloc)
-		hold.range = alloc->range ? alloc->range : pager_range_at(alloc->dev, ptr);
+		hold.range = alloc->range ? alloc->range : pager_range_at(ptr);
 	if (!hold.range) {
 		hook_unlock(&pager.lock);
 		return false;

@@ -3,12 +3,16 @@
 /* Host memory for bytes that move out: taken ahead, and given back to others. */
 
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_copy.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 
 #include "hook/gate/bell.h"
 #include "hook/pager/backend.h"
 #include "hook/table/cuda_real.h"
+
+/* Clean copies are given up so many bytes at a time: they are worth a copy each. */
+#define GIVE_BYTES (1ull << 30)
 
 /* Registering host memory needs a context; the caller need not have one current. */
 static bool host_enter_any(CUdevice dev, bool *ret_pushed)
@@ -35,11 +39,21 @@ uint64_t pager_give_host_memory(CUdevice dev)
 		return 0;
 	bytes = hostpool_give_some();
 	if (!bytes) {
-		pager_drop_host_copies(dev);
+		(void)pager_copies_drop(dev, GIVE_BYTES);
 		bytes = hostpool_give_some();
 	}
 	pager_pop(pushed);
 	return bytes;
+}
+
+uint64_t pager_return_slab(CUdevice dev, bool is_wanted)
+{
+	uint64_t bytes = hostpool_return_one(is_wanted);
+
+	if (bytes || !is_wanted || !pager_device(dev))
+		return bytes;
+	(void)pager_copies_drop(dev, GIVE_BYTES);
+	return hostpool_return_one(is_wanted);
 }
 
 /* Managed memory goes into host memory of the driver's. */

@@ -7,6 +7,7 @@
 
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
+#include "hook/clean/hash.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/device.h"
 #include "hook/table/cuda_real.h"
@@ -38,6 +39,8 @@ static void mover_free(struct pager_mover *mover)
 {
 	for (size_t i = 0; i < PAGER_IN_FLIGHT && mover->events[i]; i++)
 		(void)cuda_real.cuEventDestroy_v2(mover->events[i]);
+	if (mover->hash_stream)
+		(void)cuda_real.cuStreamDestroy_v2(mover->hash_stream);
 	if (mover->stream)
 		(void)cuda_real.cuStreamDestroy_v2(mover->stream);
 	free(mover);
@@ -52,6 +55,8 @@ static struct pager_mover *mover_new(CUcontext ctx)
 		return NULL;
 	mover->ctx = ctx;
 	res = cuda_real.cuStreamCreate(&mover->stream, CU_STREAM_NON_BLOCKING);
+	if (res == CUDA_SUCCESS)
+		res = cuda_real.cuStreamCreate(&mover->hash_stream, CU_STREAM_NON_BLOCKING);
 	for (size_t i = 0; res == CUDA_SUCCESS && i < PAGER_IN_FLIGHT; i++)
 		res = cuda_real.cuEventCreate(&mover->events[i],
 					      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
@@ -61,18 +66,26 @@ static struct pager_mover *mover_new(CUcontext ctx)
 	return NULL;
 }
 
-static CUresult mover_look(const struct pager_mover *mover, CUevent event)
+/* event NULL: all that was submitted to the stream. */
+static CUresult mover_look(CUstream stream, CUevent event)
 {
-	return event ? cuda_real.cuEventQuery(event) : cuda_real.cuStreamQuery(mover->stream);
+	return event ? cuda_real.cuEventQuery(event) : cuda_real.cuStreamQuery(stream);
 }
 
-static CUresult mover_wait_for(struct pager_mover *mover, CUevent event)
+/* All copies and digests. */
+static bool mover_has_ended(const struct pager_mover *mover)
+{
+	return mover_look(mover->stream, NULL) != CUDA_ERROR_NOT_READY &&
+	       mover_look(mover->hash_stream, NULL) != CUDA_ERROR_NOT_READY;
+}
+
+static CUresult mover_wait_for(struct pager_mover *mover, CUstream stream, CUevent event)
 {
 	uint64_t limit_ns = hook_options()->copy_max_ns, waited_ns = 0, before_ns = clock_now_ns();
 	uint64_t extend_ns = 0;
 	CUresult res;
 
-	while ((res = mover_look(mover, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
+	while ((res = mover_look(stream, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
 		uint64_t pause_ns = waited_ns / PAUSE_PART, now_ns, took_ns;
 
 		if (waited_ns >= limit_ns) {
@@ -100,17 +113,22 @@ static CUresult mover_wait_for(struct pager_mover *mover, CUevent event)
 
 CUresult pager_mover_wait(struct pager_mover *mover, size_t slot)
 {
-	return mover_wait_for(mover, mover->events[slot]);
+	return mover_wait_for(mover, mover->stream, mover->events[slot]);
 }
 
 bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot)
 {
-	return mover_look(mover, mover->events[slot]) != CUDA_ERROR_NOT_READY;
+	return mover_look(mover->stream, mover->events[slot]) != CUDA_ERROR_NOT_READY;
 }
 
 CUresult pager_mover_settle(struct pager_mover *mover)
 {
-	return mover_wait_for(mover, NULL);
+	return mover_wait_for(mover, mover->stream, NULL);
+}
+
+CUresult pager_mover_wait_hash(struct pager_mover *mover)
+{
+	return mover_wait_for(mover, mover->hash_stream, NULL);
 }
 
 void pager_mover_park(struct pager_mover *mover, struct pager_chunk *chunk,
@@ -157,7 +175,7 @@ static void mover_unpark(struct pager_mover *mover)
 /* The hung copy may have ended since. */
 static struct pager_mover *mover_update(struct pager_mover *mover)
 {
-	if (mover->is_hung && mover_look(mover, NULL) != CUDA_ERROR_NOT_READY) {
+	if (mover->is_hung && mover_has_ended(mover)) {
 		mover->is_hung = false;
 		mover_unpark(mover);
 	}
@@ -271,4 +289,5 @@ void pager_mover_gone(CUcontext ctx)
 		mover_unpark(mover);
 	free(mover); /* its stream and events died with the context */
 	hostpool_context_gone(ctx);
+	hash_context_gone(ctx);
 }

@@ -42,7 +42,8 @@ static size_t plan_pick_all(const struct pager_plan *plan, enum pager_state stat
 				continue;
 			picks[n++] = (struct pick){.chunk = chunk,
 						   .addr = chunk->addr,
-						   .is_free = chunk->host || chunk->is_blank};
+						   .is_free = pager_copy_is_fresh(chunk) ||
+							      chunk->is_blank};
 		}
 	}
 	return n;

@@ -10,7 +10,7 @@
  * Threading: a plan and its copies belong to their maker, which calls without the pager's lock.
  */
 
-#include "hook/pager/pager_private.h"
+#include "hook/pager/pager_copy.h"
 
 struct pager_plan {
 	struct pager_range **ranges; /* a reference to each */
@@ -29,9 +29,6 @@ void pager_plan_deinit(struct pager_plan *plan);
  */
 void pager_plan_cut(struct pager_plan *plan, uint64_t bytes);
 
-/* Makes chunk busy if it is still in state, and may move. */
-bool pager_claim(struct pager_chunk *chunk, enum pager_state state);
-
 /* The copies under way: a ring, oldest first. */
 struct pager_moving {
 	struct pager_mover *mover;
@@ -41,10 +38,13 @@ struct pager_moving {
 	int outcome;    /* enum nvshare_outcome; after a failure no copy is started */
 	bool is_frozen; /* the program was frozen, not drained, and the watchdog may thaw it */
 	uint64_t bytes;
-	uint64_t handed;        /* the part of bytes whose memory was handed over */
-	bool is_host_short;     /* there was not enough host memory for all of it */
-	uint64_t to_copy;       /* bytes that still need host memory */
-	uint64_t room_until_ns; /* the end of the wait for room; 0: it has not begun */
+	uint64_t handed;          /* the part of bytes whose memory was handed over */
+	bool is_host_short;       /* there was not enough host memory for all of it */
+	uint64_t to_copy;         /* bytes that still need host memory */
+	uint64_t copied;          /* of bytes: the part that was copied for this eviction */
+	struct pager_batch batch; /* of an eviction */
+	size_t batch_begin;       /* the first one's place in the plan */
+	uint64_t room_until_ns;   /* the end of the wait for room; 0: it has not begun */
 };
 
 #endif

@@ -49,17 +49,22 @@ struct pager_chunk {
 	CUdeviceptr addr; /* copies read and write there */
 	size_t size;
 	CUmemGenericAllocationHandle handle;
-	struct hostpool_part *host; /* swapped, or resident and just restored: the same bytes */
+	struct hostpool_part *host; /* swapped; or resident, with a copy (pager_copy.h) */
 	/* The worker's: it has made the chunk busy, frees it (dead), or has not linked it yet. */
-	bool is_mapped;     /* when swapped: it could not be unmapped */
-	bool is_stuck;      /* budget_stuck() knows of that */
-	bool is_exportable; /* its memory was made so, here */
-	bool is_taken;      /* its memory came from another program */
-	unsigned int kept;  /* its descriptor, transfer.h; 0: none */
+	size_t copied;  /* so many bytes from the start are in host, as they were at stamp */
+	uint64_t stamp; /* gate_openings() */
+	struct digest *digests; /* of all bytes in host; NULL: unknown */
+	struct digest *taken;   /* of those on the card, which are being copied; NULL: unknown */
+	bool is_mapped;         /* when swapped: it could not be unmapped */
+	bool is_stuck;          /* budget_stuck() knows of that */
+	bool is_exportable;     /* its memory was made so, here */
+	bool is_taken;          /* its memory came from another program */
+	unsigned int kept;      /* its descriptor, transfer.h; 0: none */
 	/* The lock, once it is linked. */
 	enum pager_state state;
 	bool is_pinned;
 	bool is_blank;        /* never used, so there is nothing to copy */
+	bool is_planned;      /* to be evicted, in an eviction under way */
 	bool is_host_old;     /* busy while host copies were dropped: its own is to go, too */
 	unsigned int n_holds; /* calls of the program that need it to stay where it is */
 	const struct pager_mover *hung_in; /* a copy of it that did not end may still run there */
@@ -74,6 +79,7 @@ struct pager_ops {
 };
 
 struct pager_range {
+	RB_ENTRY(pager_range) by_addr;    /* pager::ranges; only with addresses of ours */
 	struct pager_range *next, **link; /* pager_device::ranges */
 	const struct pager_ops *ops;
 	struct pager_arena *arena;   /* of a shared range; else NULL */
@@ -95,7 +101,8 @@ struct pager_arena {
 	CUdevice dev;
 	struct extent extent;
 	struct pager_range *spare; /* an empty one; loops of one small allocation are common */
-	bool is_dead;              /* its context has ended; the last release frees it */
+	unsigned int n_users;      /* threads that make a range for it */
+	bool is_dead;              /* its context has ended; the last release or user frees it */
 };
 
 struct pager_alloc {
@@ -115,6 +122,8 @@ struct pager_alloc {
 
 RB_HEAD(pager_tree, pager_alloc);
 
+RB_HEAD(pager_range_tree, pager_range);
+
 struct pager_device {
 	struct pager_range *ranges;
 	size_t n_ranges;
@@ -125,6 +134,7 @@ struct pager_device {
 	bool is_exportable; /* atomic; ours is made so that it can be handed over */
 	size_t granularity;
 	unsigned int n_peers[PAGER_DEVICES]; /* contexts of each device that may reach this one */
+	uint64_t copied_ahead, saved;        /* pager_copies */
 };
 
 /* Memory that a probe has mapped. */
@@ -140,6 +150,7 @@ struct pager_mover {
 	struct pager_mover *next; /* pager::movers */
 	CUcontext ctx;
 	CUstream stream;
+	CUstream hash_stream; /* digests do not wait for copies */
 	CUevent events[PAGER_IN_FLIGHT];
 	bool is_frozen;               /* the program is frozen: waiting for a copy extends that */
 	bool is_hung;                 /* a copy did not end in time, and may still land */
@@ -152,6 +163,7 @@ struct pager {
 	struct hook_mutex lock;
 	pthread_cond_t changed; /* a chunk is not busy any more */
 	struct pager_tree allocs;
+	struct pager_range_tree ranges;
 	struct pager_alloc *put_off; /* frees that wait for the end of a capture */
 	struct pager_arena *arenas;
 	struct pager_mover *movers;
@@ -172,10 +184,9 @@ void pager_add(struct pager_alloc *alloc);
 bool pager_take(CUdeviceptr ptr, struct pager_alloc **ret_alloc);
 void pager_release(struct pager_alloc *alloc);
 
-/* pager_find.c. Lock held: the live allocation, or the range of dev, that ptr lies in; or NULL. */
+/* pager_find.c. Lock held: the live allocation, or our range, that ptr lies in; or NULL. */
 struct pager_alloc *pager_alloc_at(CUdeviceptr ptr);
-struct pager_range *pager_range_at(CUdevice dev,
-				   CUdeviceptr ptr); /* O(ranges), so call it rarely */
+struct pager_range *pager_range_at(CUdeviceptr ptr);
 
 struct pager_device *pager_device(CUdevice dev); /* NULL: the pager has no such device */
 
@@ -226,6 +237,8 @@ int pager_probe(CUdevice dev, struct pager_mover *mover, struct pager_chunk *chu
 /* Frees the memory that a hung copy has kept; the copy has ended. */
 void pager_probe_end(struct pager_scrap *scrap);
 
+/* Makes chunk busy if it is still in state, and may move. */
+bool pager_claim(struct pager_chunk *chunk, enum pager_state state);
 void pager_chunk_set(struct pager_chunk *chunk, enum pager_state state);
 
 /*
@@ -244,12 +257,6 @@ struct hostpool_part *pager_chunk_set_locked(struct pager_chunk *chunk, enum pag
 /* Counts a chunk as out, or not any more. true: no chunk of its device is out. */
 bool pager_chunk_out(struct pager_chunk *chunk, bool is_out);
 
-/*
- * Host copies of restored chunks are kept while other chunks are out, so that a restore that is
- * called off costs no second copy. With nothing out the program may run, and the copies grow stale.
- */
-void pager_drop_host_copies(CUdevice dev);
-
 /* The current context's mover, made at first need; NULL: it cannot be had. Updates is_hung. */
 struct pager_mover *pager_mover(void);
 
@@ -260,6 +267,7 @@ struct pager_mover *pager_mover(void);
  */
 CUresult pager_mover_wait(struct pager_mover *mover, size_t slot);
 CUresult pager_mover_settle(struct pager_mover *mover);
+CUresult pager_mover_wait_hash(struct pager_mover *mover); /* for its digests */
 /* The copies before the event have ended, or failed. */
 bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot);
 

@@ -12,9 +12,9 @@
 struct probe {
 	CUdevice dev;
 	struct pager_mover *mover;
-	void *host;         /* NULL: nothing will be copied */
-	bool is_in_use;     /* the memory has the program's bytes: they are read only */
-	bool is_exportable; /* so is the memory */
+	struct hostpool_part *host; /* NULL: nothing will be copied */
+	bool is_in_use;             /* the memory has the program's bytes: they are read only */
+	bool is_exportable;         /* so is the memory */
 };
 
 /* It waits in each case: a copy must not find its memory unmapped. */
@@ -24,9 +24,9 @@ static CUresult probe_copy(const struct probe *probe, CUdeviceptr addr)
 	CUresult res = CUDA_SUCCESS, ended;
 
 	if (!probe->is_in_use)
-		res = cuda_real.cuMemcpyHtoDAsync_v2(addr, probe->host, PROBE_BYTES, stream);
+		res = hostpool_copy_in(addr, probe->host, stream);
 	if (res == CUDA_SUCCESS)
-		res = cuda_real.cuMemcpyDtoHAsync_v2(probe->host, addr, PROBE_BYTES, stream);
+		res = hostpool_copy_out(probe->host, addr, stream);
 	if (res == CUDA_SUCCESS)
 		res = cuda_real.cuEventRecord(probe->mover->events[0], stream);
 	ended = pager_mover_settle(probe->mover);
@@ -115,7 +115,7 @@ int pager_probe(CUdevice dev, struct pager_mover *mover, struct pager_chunk *chu
 
 	if (copies && !host)
 		return NVSHARE_OUTCOME_NO_HOST_MEMORY;
-	probe.host = host ? host->addr : NULL;
+	probe.host = host;
 	res = probe_any(&probe, &scrap, chunk);
 	if (res == CUDA_ERROR_NOT_READY) {
 		pager_mover_park(mover, NULL, host);
@@ -124,7 +124,7 @@ int pager_probe(CUdevice dev, struct pager_mover *mover, struct pager_chunk *chu
 	}
 	hostpool_put(host);
 	/* It may have to grow after the first memory has gone, and others may want it any time. */
-	if (res == CUDA_SUCCESS && hostpool_bytes())
+	if (res == CUDA_SUCCESS)
 		hostpool_probe();
 	if (res == CUDA_SUCCESS)
 		return NVSHARE_OUTCOME_SUCCESS;

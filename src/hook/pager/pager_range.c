@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_copy.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_private.h"
 
@@ -52,7 +53,7 @@ bool pager_supported(CUdevice dev)
 		    &rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, dev) !=
 	    CUDA_SUCCESS)
 		rdma = 0;
-	is_exportable = transfer_supported(dev);
+	is_exportable = transfer_can_export(dev);
 	prop = device_properties(dev, rdma, is_exportable);
 	is_supported = vmm && cuda_real.cuMemGetAllocationGranularity(
 				      &granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ==
@@ -178,11 +179,21 @@ static struct pager_range *range_make(CUdevice dev, CUcontext ctx, struct pager_
 	return range;
 }
 
+static int range_compare(struct pager_range *a, struct pager_range *b)
+{
+	return a->addr < b->addr ? -1 : a->addr > b->addr;
+}
+
+/* cppcheck-suppress unknownMacro */
+RBTREE_GENERATE(pager_range_tree, pager_range, by_addr, range_compare)
+
 void pager_range_link(struct pager_range *range)
 {
 	struct pager_device *device = pager_device(range->dev);
 
 	hook_lock(&pager.lock);
+	if (range->addr)
+		RB_INSERT(pager_range_tree, &pager.ranges, range);
 	range->next = device->ranges;
 	range->link = &device->ranges;
 	if (range->next)
@@ -209,6 +220,8 @@ static void range_cut(struct pager_range *range)
 static void range_unlink(struct pager_range *range)
 {
 	hook_lock(&pager.lock);
+	if (range->addr)
+		RB_REMOVE(pager_range_tree, &pager.ranges, range);
 	*range->link = range->next;
 	if (range->next)
 		range->next->link = range->link;
@@ -297,6 +310,7 @@ static void chunk_free(struct pager_chunk *chunk)
 	chunk->state = PAGER_DEAD;
 	host = chunk->host;
 	chunk->host = NULL;
+	pager_copy_forget(chunk);
 	hook_unlock(&pager.lock);
 
 	hostpool_put(host);
@@ -306,7 +320,7 @@ static void chunk_free(struct pager_chunk *chunk)
 		/* The copies must go first: once the counts say that all is in, the program may
 		 * run. */
 		if (pager_chunk_out(chunk, false))
-			pager_drop_host_copies(dev);
+			pager_copies_settle(dev);
 		budget_swapped_freed(dev, chunk->size);
 	} else {
 		budget_give(dev, chunk->size,

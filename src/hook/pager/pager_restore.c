@@ -6,6 +6,7 @@
  */
 
 #include "hook/pager/pager.h"
+#include "hook/pager/pager_copy.h"
 #include "hook/pager/pager_ops.h"
 #include "hook/pager/pager_plan.h"
 #include "hook/pager/pager_private.h"
@@ -65,7 +66,7 @@ static CUresult chunk_copy_in(struct pager_mover *mover, struct pager_chunk *chu
 
 	for (struct hostpool_part *part = chunk->host; part && res == CUDA_SUCCESS;
 	     part = part->next) {
-		res = cuda_real.cuMemcpyHtoDAsync_v2(dst, part->addr, part->size, mover->stream);
+		res = hostpool_copy_in(dst, part, mover->stream);
 		dst += part->size;
 	}
 	return res;
@@ -91,7 +92,7 @@ static void in_end_oldest(struct pager_moving *move)
 	 * freed since.
 	 */
 	if (is_last)
-		pager_drop_host_copies(chunk->range->dev);
+		pager_copies_settle(chunk->range->dev);
 }
 
 /* The card is full although our budget is not. false: it has been for too long. */
@@ -228,7 +229,7 @@ int pager_restore(CUdevice dev, struct pager_move *ret_move)
 	if (move.outcome == NVSHARE_OUTCOME_PARTIAL && !device_is_anything_out(dev))
 		move.outcome = NVSHARE_OUTCOME_SUCCESS;
 	if (move.outcome == NVSHARE_OUTCOME_SUCCESS) {
-		pager_drop_host_copies(dev);
+		pager_copies_settle(dev);
 		pager_agent()->give_host(dev);
 	}
 	/*

@@ -4,11 +4,11 @@
 
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
+#include "hook/base/own_fd.h"
 #include "hook/gate/device.h"
 #include "hook/table/cuda_real.h"
 #include "ipc/pass.h"
 #include "util/clock.h"
-#include "util/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -76,21 +76,31 @@ static int parcel_note(int *where, int fd)
 	return fd;
 }
 
+static void parcel_close(int *noted)
+{
+	(void)own_fd_close(parcel_forget(noted));
+}
+
 static struct stock *transfer_stock_of(CUdevice dev)
 {
 	return dev >= 0 && dev < DEVICE_COUNT_MAX ? &transfer.stocks[dev] : NULL;
 }
 
-bool transfer_supported(CUdevice dev)
+bool transfer_can_export(CUdevice dev)
 {
 	int can = 0;
 
-	return hook_options()->transfer && cuda_real.cuMemExportToShareableHandle &&
-	       cuda_real.cuMemImportFromShareableHandle && cuda_real.cuDeviceGetAttribute &&
+	return cuda_real.cuMemExportToShareableHandle && cuda_real.cuMemImportFromShareableHandle &&
+	       cuda_real.cuDeviceGetAttribute &&
 	       cuda_real.cuDeviceGetAttribute(
 		       &can, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
 		       dev) == CUDA_SUCCESS &&
 	       can;
+}
+
+bool transfer_supported(CUdevice dev)
+{
+	return hook_options()->transfer && transfer_can_export(dev);
 }
 
 /* ---- in ------------------------------------------------------------------------ */
@@ -100,7 +110,7 @@ static bool stock_close_parcels(struct stock *stock)
 	bool has_any = stock->n_parcels > 0;
 
 	for (size_t i = 0; i < stock->n_parcels; i++)
-		(void)fd_close(parcel_forget(&stock->parcels[i].fd));
+		parcel_close(&stock->parcels[i].fd);
 	stock->n_parcels = 0;
 	return has_any;
 }
@@ -113,16 +123,16 @@ static void source_close(int *source)
 {
 	struct letter letter = {.size = 0};
 	struct pass pass;
-	int fd = *source;
+	int fd = own_fd_of(*source);
 
-	if (fd < 0)
+	if (*source < 0)
 		return;
 	(void)shutdown(fd, SHUT_RD);
 	while (pass_recv(fd, &letter, sizeof(letter), &pass) > 0 || pass.fd >= 0) {
 		(void)parcel_note(&transfer.in_hand, pass.fd);
 		pass_close(parcel_forget(&transfer.in_hand));
 	}
-	(void)fd_close(parcel_forget(source));
+	parcel_close(source);
 }
 
 void transfer_add_source(CUdevice dev, int fd)
@@ -130,8 +140,8 @@ void transfer_add_source(CUdevice dev, int fd)
 	struct stock *stock = transfer_stock_of(dev);
 	size_t at = 0;
 
-	(void)parcel_note(&transfer.in_hand, fd);
-	if (!stock) {
+	fd = parcel_note(&transfer.in_hand, own_fd_take(fd));
+	if (!stock || fd < 0) {
 		transfer_discard(fd);
 		return;
 	}
@@ -153,17 +163,17 @@ void transfer_add_source(CUdevice dev, int fd)
  */
 static void sink_close(struct stock *stock)
 {
-	if (stock->sink >= 0)
+	if (own_fd_of(stock->sink) >= 0)
 		(void)shutdown(stock->sink, SHUT_RDWR); /* a child may have it */
-	(void)fd_close(parcel_forget(&stock->sink));
+	parcel_close(&stock->sink);
 }
 
 void transfer_set_sink(CUdevice dev, int fd)
 {
 	struct stock *stock = transfer_stock_of(dev);
 
-	(void)parcel_note(&transfer.in_hand, fd);
-	if (!stock) {
+	fd = parcel_note(&transfer.in_hand, own_fd_take(fd));
+	if (!stock || fd < 0) {
 		transfer_discard(fd);
 		return;
 	}
@@ -190,15 +200,15 @@ static bool source_receive_one(struct stock *stock, int *source)
 	struct parcel *parcel = &stock->parcels[stock->n_parcels];
 	struct letter letters[2]; /* room to see that one is too long */
 	struct pass pass;
-	ssize_t n = pass_recv(*source, letters, sizeof(letters), &pass);
+	ssize_t n = pass_recv(own_fd_of(*source), letters, sizeof(letters), &pass);
 
 	if (n == -EAGAIN)
 		return false;
-	(void)parcel_note(&transfer.in_hand, pass.fd);
+	pass.fd = parcel_note(&transfer.in_hand, own_fd_take(pass.fd));
 	/* Another uid: the sender has dropped its privileges since it was introduced. */
 	if (n != (ssize_t)sizeof(letters[0]) || pass.fd < 0 || pass.uid != geteuid() ||
 	    letters[0].magic != MAGIC || !letters[0].size) {
-		pass_close(parcel_forget(&transfer.in_hand));
+		pass_close(own_fd_forget(parcel_forget(&transfer.in_hand)));
 		source_close(source);
 		return false;
 	}
@@ -274,7 +284,7 @@ static int stock_take(struct stock *stock, size_t size)
 
 static CUresult parcel_import(int fd, CUmemGenericAllocationHandle *ret_handle)
 {
-	return cuda_real.cuMemImportFromShareableHandle(ret_handle, (void *)(intptr_t)fd,
+	return cuda_real.cuMemImportFromShareableHandle(ret_handle, (void *)(intptr_t)own_fd_of(fd),
 							CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
@@ -342,13 +352,13 @@ int transfer_take_kept(unsigned int kept)
 void transfer_close_kept(unsigned int kept)
 {
 	if (kept)
-		(void)fd_close(parcel_forget(&transfer.kept[kept - 1]));
+		parcel_close(&transfer.kept[kept - 1]);
 }
 
 void transfer_discard(int fd)
 {
 	(void)parcel_forget(&transfer.in_hand);
-	(void)fd_close(fd);
+	(void)own_fd_close(fd);
 }
 
 bool transfer_drop(CUdevice dev)
@@ -383,16 +393,18 @@ static CUresult chunk_export(CUmemGenericAllocationHandle handle, int *ret_fd)
 	CUresult res = cuda_real.cuMemExportToShareableHandle(
 		ret_fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
-	if (res == CUDA_SUCCESS)
-		(void)fcntl(parcel_note(&transfer.in_hand, *ret_fd), F_SETFD, FD_CLOEXEC);
-	return res;
+	if (res != CUDA_SUCCESS)
+		return res;
+	*ret_fd = parcel_note(&transfer.in_hand, own_fd_take(*ret_fd));
+	return *ret_fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
 bool transfer_is_aimed(CUdevice dev)
 {
 	const struct stock *stock = transfer_stock_of(dev);
 
-	return stock && stock->sink >= 0 && transfer.aim_dev == dev && transfer.aim_bytes;
+	return hook_options()->transfer && stock && stock->sink >= 0 && transfer.aim_dev == dev &&
+	       transfer.aim_bytes;
 }
 
 int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
@@ -417,7 +429,7 @@ bool transfer_send(CUdevice dev, int fd, size_t size)
 	int r = -EPIPE;
 
 	if (stock && stock->sink >= 0)
-		r = pass_send(stock->sink, &letter, sizeof(letter), fd);
+		r = pass_send(own_fd_of(stock->sink), &letter, sizeof(letter), own_fd_of(fd));
 	if (!r)
 		transfer.aim_bytes -= size < transfer.aim_bytes ? size : transfer.aim_bytes;
 	else if (r != -EAGAIN)
@@ -432,11 +444,18 @@ void transfer_probe(CUmemGenericAllocationHandle handle)
 	CUmemGenericAllocationHandle again;
 	int fd;
 
-	if (chunk_export(handle, &fd) != CUDA_SUCCESS)
+	if (!hook_options()->transfer || chunk_export(handle, &fd) != CUDA_SUCCESS)
 		return;
 	if (parcel_import(fd, &again) == CUDA_SUCCESS)
 		(void)cuda_real.cuMemRelease(again);
 	transfer_discard(fd);
+}
+
+int transfer_copy_kept(unsigned int kept)
+{
+	int fd = kept ? own_fd_of(__atomic_load_n(&transfer.kept[kept - 1], __ATOMIC_ACQUIRE)) : -1;
+
+	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
 /* Two processes would read one source; and memory would live as long as the child. */
@@ -445,15 +464,15 @@ void transfer_after_fork_child(void)
 	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
 		struct stock *stock = &transfer.stocks[dev];
 
-		(void)fd_close(parcel_forget(&stock->sink));
+		parcel_close(&stock->sink);
 		for (size_t i = 0; i < TRANSFER_SOURCES_MAX; i++)
-			(void)fd_close(parcel_forget(&stock->sources[i]));
+			parcel_close(&stock->sources[i]);
 		for (size_t i = 0; i < PARCELS_MAX; i++)
-			(void)fd_close(parcel_forget(&stock->parcels[i].fd));
+			parcel_close(&stock->parcels[i].fd);
 		stock->n_parcels = 0;
 	}
 	for (size_t i = 0; i < KEPT_MAX; i++)
-		(void)fd_close(parcel_forget(&transfer.kept[i]));
-	(void)fd_close(parcel_forget(&transfer.in_hand));
+		parcel_close(&transfer.kept[i]);
+	parcel_close(&transfer.in_hand);
 	transfer.aim_bytes = 0;
 }

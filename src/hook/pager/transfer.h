@@ -14,10 +14,10 @@
  * Nothing here has to work. Memory that cannot be sent, that nobody takes, or that lies here for a
  * second is freed.
  *
- * Threading: the agent's thread, but for transfer_supported(), transfer_close_kept() and
- * transfer_after_fork_child(). The agent has one descriptor in hand at a time. A child that is
- * forked meanwhile closes it like the others. Errors: none but "no". Each function says which
- * descriptors it takes.
+ * Threading: the agent's thread, but for transfer_can_export(), transfer_supported(),
+ * transfer_close_kept(), transfer_copy_kept() and transfer_after_fork_child(). The agent has one
+ * descriptor in hand at a time. A child that is forked meanwhile closes it like the others. Errors:
+ * none but "no". Each function says which descriptors it takes.
  */
 
 #include "abi/cuda_abi.h"
@@ -26,7 +26,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NVSHARE_TRANSFER is on, and the driver can export memory of dev. Makes a driver call. */
+/* The driver can export memory of dev. Makes a driver call. */
+bool transfer_can_export(CUdevice dev);
+/* The same, and NVSHARE_TRANSFER is on. */
 bool transfer_supported(CUdevice dev);
 
 #define TRANSFER_SOURCES_MAX 8 /* for each device; a new one takes the oldest one's place */
@@ -71,6 +73,9 @@ unsigned int transfer_keep(int fd);
 /* The kept descriptor, which is in hand then; -1: kept was 0. */
 int transfer_take_kept(unsigned int kept);
 void transfer_close_kept(unsigned int kept); /* any thread; 0: none */
+/* A copy, which the caller owns; -1: none. For any thread that has made the kept memory's chunk
+ * busy. */
+int transfer_copy_kept(unsigned int kept);
 /* Takes and closes the descriptor in hand; -1: none. */
 void transfer_discard(int fd);
 

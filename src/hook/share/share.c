@@ -57,7 +57,7 @@ void share_registered(struct agent_link *link, const struct nvshare_registered *
 /* Without a scheduler nobody tells of others, so it behaves as if it were alone. */
 void share_lost(struct agent_link *link)
 {
-	share_off_end(SHARE_REASON_HOLD);
+	share_off_end(link->dev, SHARE_REASON_HOLD);
 	if (link->share.slice_us)
 		(void)freeze_set_timeslice(link->dev, 0);
 	link->share = (struct share_link){0};
@@ -99,7 +99,7 @@ static void hold_set(struct agent_link *link, uint64_t hold_us, struct nvshare_s
 
 	hold_us = hold_us > NVSHARE_HOLD_US_MAX ? NVSHARE_HOLD_US_MAX : hold_us;
 	if (!hold_us) {
-		share_off_end(SHARE_REASON_HOLD);
+		share_off_end(link->dev, SHARE_REASON_HOLD);
 	} else if (link->lease.state != LEASE_HOLDING) {
 		answer->outcome = NVSHARE_OUTCOME_INVALID_STATE;
 	} else {
@@ -113,7 +113,7 @@ static void hold_set(struct agent_link *link, uint64_t hold_us, struct nvshare_s
 	}
 	if (!answer->took_ns)
 		answer->took_ns = clock_now_ns() - start_ns;
-	answer->is_held = share_off_is(SHARE_REASON_HOLD);
+	answer->is_held = share_off_is_for(link->dev, SHARE_REASON_HOLD);
 }
 
 void share_adopt(struct agent_link *link, const struct nvshare_claim *claim)
@@ -198,6 +198,15 @@ static void claim_of(const struct agent_link *link, struct nvshare_claim *ret)
 		share_wanted(ret);
 }
 
+/* Percent; 0: none. */
+static uint32_t limit_of(const struct agent_link *link)
+{
+	struct nvshare_claim claim;
+
+	claim_of(link, &claim);
+	return claim.compute_limit;
+}
+
 static uint32_t flags_of(const struct agent_link *link, const struct share_meter_gpu *gpu)
 {
 	uint32_t flags = 0;
@@ -245,14 +254,14 @@ static void wanted_publish(const struct agent_link *link, uint64_t now_ns)
  * A program that is alone is looked at, too, so that its GPU time is known, but not closely. Where
  * a look could only count calls, the time stays unknown.
  */
-static enum share_look wanted_look(uint32_t compute_limit)
+static enum share_look wanted_look(void)
 {
-	enum share_look look = compute_limit ? SHARE_LOOK_USUAL : SHARE_LOOK_NONE;
+	enum share_look look = SHARE_LOOK_NONE;
 
 	if (is_any_critical())
 		return SHARE_LOOK_FINE;
 	share_for_each_link (l) {
-		if (l->share.is_shared)
+		if (l->share.is_shared || limit_of(l))
 			look = SHARE_LOOK_USUAL;
 		else if (l->state == AGENT_LINK_UP && look == SHARE_LOOK_NONE && drain_has_limit())
 			look = SHARE_LOOK_COARSE;
@@ -273,15 +282,12 @@ static bool link_is_told_often(void)
 uint64_t share_tick(uint64_t now_ns)
 {
 	bool was_off = share_off_is_on();
-	struct agent_link *first = agent_link_next(NULL);
-	struct nvshare_claim claim;
 	enum share_look look;
 	uint64_t due_ns;
 
-	if (!first)
+	if (!agent_link_next(NULL))
 		return SHARE_NEVER;
-	claim_of(first, &claim);
-	look = wanted_look(claim.compute_limit);
+	look = wanted_look();
 	share_for_each_link (l) {
 		if (l->share.is_slice_due)
 			slice_apply(l);
@@ -290,7 +296,9 @@ uint64_t share_tick(uint64_t now_ns)
 	share_meter_tick(now_ns, look);
 	share_for_each_link (l)
 		share_limit_count(l->dev, l->share.use_ppm);
-	due_ns = share_limit_tick(first->dev, now_ns, claim.compute_limit);
+	due_ns = SHARE_NEVER;
+	share_for_each_link (l)
+		due_ns = u64_min(due_ns, share_limit_tick(l->dev, now_ns, limit_of(l)));
 	due_ns = u64_min(due_ns, share_off_tick(now_ns));
 	due_ns = u64_min(due_ns, share_burst_tick(now_ns, look, link_is_told_often()));
 	due_ns = u64_min(due_ns, share_meter_due());

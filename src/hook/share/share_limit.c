@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The program's own limit: a percentage of the GPU's time in periods of a tenth of a second. When
- * it is used up, the program is off until the period ends. Time on top (a freeze takes a moment,
- * and a look comes late) is missing in the next period. Unused time is lost.
+ * The program's own limit: a percentage of each GPU's time in periods of a tenth of a second. When
+ * it is used up on one, the program is off all of them until the period ends. Time on top (a freeze
+ * takes a moment, and a look comes late) is missing in the next period. Unused time is lost.
  */
 
 #include "core/u64.h"
@@ -21,18 +21,18 @@ static struct account {
 	uint64_t gpu_ns;
 } accounts[DEVICE_COUNT_MAX];
 
-static struct {
+/* Of each GPU. */
+static struct limit {
 	bool is_on;
 	uint64_t start_ns; /* of the period */
 	uint64_t seen_ns;  /* the account's gpu_ns at the last tick */
 	uint64_t used_ns;  /* in the period */
 	uint64_t off_ns;   /* the program is off until then */
-	bool is_vain;      /* it could not be kept off */
-} limit;
+} limits[DEVICE_COUNT_MAX];
 
 void share_limit_reset(void)
 {
-	memset(&limit, 0, sizeof(limit));
+	memset(limits, 0, sizeof(limits));
 	memset(accounts, 0, sizeof(accounts));
 }
 
@@ -41,14 +41,14 @@ uint64_t share_limit_gpu_ns(CUdevice dev)
 	return accounts[dev].gpu_ns;
 }
 
-static void limit_roll(uint64_t now_ns, uint64_t allowed_ns)
+static void limit_roll(struct limit *limit, uint64_t now_ns, uint64_t allowed_ns)
 {
-	uint64_t n = (now_ns - limit.start_ns) / LIMIT_PERIOD_NS;
+	uint64_t n = (now_ns - limit->start_ns) / LIMIT_PERIOD_NS;
 
-	if (limit.used_ns > LIMIT_PERIODS_MAX * LIMIT_PERIOD_NS)
-		limit.used_ns = LIMIT_PERIODS_MAX * LIMIT_PERIOD_NS;
-	limit.start_ns += n * LIMIT_PERIOD_NS;
-	limit.used_ns -= u64_min(limit.used_ns, n * allowed_ns);
+	if (limit->used_ns > LIMIT_PERIODS_MAX * LIMIT_PERIOD_NS)
+		limit->used_ns = LIMIT_PERIODS_MAX * LIMIT_PERIOD_NS;
+	limit->start_ns += n * LIMIT_PERIOD_NS;
+	limit->used_ns -= u64_min(limit->used_ns, n * allowed_ns);
 }
 
 static uint64_t limit_own(uint64_t ns, uint64_t use_ppm)
@@ -71,13 +71,9 @@ void share_limit_count(CUdevice dev, uint64_t use_ppm)
 /* It computes until it is off: that is counted by the first look after it. */
 static void limit_use_up(CUdevice dev, uint64_t end_ns)
 {
-	bool may_be = share_off_may_be();
-
-	if ((share_off_is(SHARE_REASON_LIMIT) && limit.off_ns == end_ns) ||
-	    (limit.is_vain && !may_be))
+	if (share_off_is_for(dev, SHARE_REASON_LIMIT) && limits[dev].off_ns == end_ns)
 		return;
-	limit.off_ns = end_ns;
-	limit.is_vain = !may_be;
+	limits[dev].off_ns = end_ns;
 	(void)share_off_begin(dev, SHARE_REASON_LIMIT, end_ns);
 }
 
@@ -85,26 +81,27 @@ uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent)
 {
 	uint64_t allowed_ns = LIMIT_PERIOD_NS * percent / 100, end_ns, left_ns;
 	uint64_t gpu_ns = accounts[dev].gpu_ns;
-	uint64_t used_ns = gpu_ns > limit.seen_ns ? gpu_ns - limit.seen_ns : 0;
+	struct limit *limit = &limits[dev];
+	uint64_t used_ns = gpu_ns > limit->seen_ns ? gpu_ns - limit->seen_ns : 0;
 
-	limit.seen_ns = gpu_ns;
+	limit->seen_ns = gpu_ns;
 	if (!percent || percent >= 100) {
-		if (limit.is_on)
-			share_off_end(SHARE_REASON_LIMIT);
-		limit.is_on = false;
+		if (limit->is_on)
+			share_off_end(dev, SHARE_REASON_LIMIT);
+		limit->is_on = false;
 		return SHARE_NEVER;
 	}
-	if (!limit.is_on)
-		limit = (typeof(limit)){
-			.is_on = true, .start_ns = now_ns, .seen_ns = limit.seen_ns};
-	limit.used_ns += used_ns;
-	limit_roll(now_ns, allowed_ns);
-	end_ns = limit.start_ns + LIMIT_PERIOD_NS;
-	if (limit.used_ns >= allowed_ns) {
+	if (!limit->is_on)
+		*limit = (struct limit){
+			.is_on = true, .start_ns = now_ns, .seen_ns = limit->seen_ns};
+	limit->used_ns += used_ns;
+	limit_roll(limit, now_ns, allowed_ns);
+	end_ns = limit->start_ns + LIMIT_PERIOD_NS;
+	if (limit->used_ns >= allowed_ns) {
 		limit_use_up(dev, end_ns);
 		return end_ns;
 	}
-	left_ns = allowed_ns - limit.used_ns;
+	left_ns = allowed_ns - limit->used_ns;
 	share_meter_soon(now_ns, left_ns > LIMIT_LOOK_NS_MIN ? left_ns : LIMIT_LOOK_NS_MIN);
 	return SHARE_NEVER;
 }

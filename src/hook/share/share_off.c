@@ -3,6 +3,9 @@
 /*
  * Off the GPU, and on again. It is frozen while there is a reason to be; each reason has an
  * end, after which the agent thaws, and a little later the watchdog does.
+ *
+ * A program on several GPUs is off all of them as long as there is a reason on one: its channels
+ * are frozen together, and its threads have one gate.
  */
 
 #include "core/u64.h"
@@ -34,7 +37,7 @@
 #define PROVE_PAUSE_NS_MAX (30 * CLOCK_NS_PER_SEC)
 
 static struct {
-	uint64_t until_ns[SHARE_REASON_COUNT_]; /* 0: no reason */
+	uint64_t until_ns[SHARE_REASON_COUNT_][DEVICE_COUNT_MAX]; /* 0: no reason */
 	bool is_frozen;
 	bool is_barred;
 	uint64_t since_ns;
@@ -44,18 +47,38 @@ static struct {
 	uint64_t prove_ns; /* not again before then */
 } off;
 
+static uint64_t reason_end_ns(enum share_reason reason)
+{
+	uint64_t end = 0;
+
+	for (CUdevice dev = 0; dev < DEVICE_COUNT_MAX; dev++) {
+		uint64_t until_ns = off.until_ns[reason][dev];
+
+		end = until_ns > end ? until_ns : end;
+	}
+	return end;
+}
+
 static uint64_t off_end_ns(void)
 {
 	uint64_t end = 0;
 
-	for (int i = 0; i < SHARE_REASON_COUNT_; i++)
-		end = off.until_ns[i] > end ? off.until_ns[i] : end;
+	for (int i = 0; i < SHARE_REASON_COUNT_; i++) {
+		uint64_t reason_ns = reason_end_ns((enum share_reason)i);
+
+		end = reason_ns > end ? reason_ns : end;
+	}
 	return end;
 }
 
 bool share_off_is(enum share_reason reason)
 {
-	return off.until_ns[reason] != 0;
+	return reason_end_ns(reason) != 0;
+}
+
+bool share_off_is_for(CUdevice dev, enum share_reason reason)
+{
+	return off.until_ns[reason][dev] != 0;
 }
 
 bool share_off_is_on(void)
@@ -73,33 +96,34 @@ bool share_bars_gate(void)
 	return off.is_barred;
 }
 
-/* One gate and one set of channels for all of its GPUs: others would stand still for one. */
-bool share_off_may_be(void)
+/* A frozen process of the managed backend could not have its page faults served. */
+static bool off_can_freeze(void)
 {
-	struct agent_link *first = agent_link_next(NULL);
-
-	return first && !agent_link_next(first);
+	agent_for_each_link (l) {
+		if (backend_of(l->dev) == NVSHARE_BACKEND_MANAGED)
+			return false;
+	}
+	return !freeze_why_not();
 }
 
-/* A frozen process of the managed backend could not have its page faults served. */
-static bool share_off_can(CUdevice dev)
+/* On dev, and on each other GPU that the program computes on. */
+static bool off_is_proven(CUdevice dev)
 {
-	return share_off_may_be() && backend_of(dev) != NVSHARE_BACKEND_MANAGED &&
-	       !freeze_why_not();
+	return freeze_is_proven(dev) && agent_halt_is_proven();
 }
 
 void share_off_prove(CUdevice dev)
 {
 	uint64_t now_ns = clock_now_ns();
 
-	if (freeze_is_proven(dev) || now_ns < off.prove_ns || share_off_is_on() ||
-	    !share_off_can(dev))
+	if (off_is_proven(dev) || now_ns < off.prove_ns || share_off_is_on() ||
+	    agent_lease_is_stopped() || !off_can_freeze())
 		return;
 	if (off.n_proofs++ < PROVE_TRIES)
 		off.prove_pause_ns = PROVE_PAUSE_NS;
 	else
 		off.prove_pause_ns = u64_min(2 * off.prove_pause_ns, PROVE_PAUSE_NS_MAX);
-	agent_halt_prove(dev, true);
+	agent_halt_prove_all(true);
 	off.prove_ns = clock_now_ns() + off.prove_pause_ns;
 }
 
@@ -151,11 +175,11 @@ static uint32_t off_begin(CUdevice dev, enum share_reason reason)
 	uint64_t start_ns, took_ns, call_ns = 0;
 	int r;
 
-	if (!share_off_can(dev))
-		return share_off_may_be() ? off_bar(dev) : (uint32_t)NVSHARE_OUTCOME_UNSUPPORTED;
-	if (!freeze_is_proven(dev) && reason == SHARE_REASON_HOLD)
+	if (!off_can_freeze())
+		return off_bar(dev);
+	if (!off_is_proven(dev) && reason == SHARE_REASON_HOLD)
 		share_off_prove(dev);
-	if (!freeze_is_proven(dev))
+	if (!off_is_proven(dev))
 		return freeze_why_not() || reason == SHARE_REASON_LIMIT
 			       ? off_bar(dev)
 			       : (uint32_t)NVSHARE_OUTCOME_TIMEOUT;
@@ -184,7 +208,9 @@ uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_
 	uint64_t now_ns = clock_now_ns(), end;
 	uint32_t outcome = NVSHARE_OUTCOME_SUCCESS;
 
-	off.until_ns[reason] = until_ns;
+	if (agent_lease_is_stopped())
+		return NVSHARE_OUTCOME_INVALID_STATE; /* it is off already, by a stop */
+	off.until_ns[reason][dev] = until_ns;
 	end = off_end_ns();
 	if (off.is_frozen && !freeze_extend(end > now_ns ? end - now_ns + OFF_GRACE_NS : 0)) {
 		(void)freeze_end();
@@ -229,9 +255,9 @@ static void off_go_on(void)
 		off_open();
 }
 
-void share_off_end(enum share_reason reason)
+void share_off_end(CUdevice dev, enum share_reason reason)
 {
-	off.until_ns[reason] = 0;
+	off.until_ns[reason][dev] = 0;
 	if (!off_end_ns() && share_off_is_on())
 		off_go_on();
 }
@@ -263,9 +289,14 @@ bool share_hand_over(uint64_t limit_ns)
 
 uint64_t share_off_tick(uint64_t now_ns)
 {
-	for (int i = 0; i < SHARE_REASON_COUNT_; i++) {
-		if (off.until_ns[i] && now_ns >= off.until_ns[i])
-			share_off_end((enum share_reason)i);
+	if (!share_off_is_on())
+		return SHARE_NEVER;
+	for (int i = 0; i < SHARE_REASON_COUNT_ * DEVICE_COUNT_MAX; i++) {
+		CUdevice dev = i % DEVICE_COUNT_MAX;
+		enum share_reason reason = (enum share_reason)(i / DEVICE_COUNT_MAX);
+
+		if (share_off_is_for(dev, reason) && now_ns >= off.until_ns[reason][dev])
+			share_off_end(dev, reason);
 	}
 	return share_off_is_on() ? off_end_ns() : SHARE_NEVER;
 }

@@ -29,12 +29,15 @@ struct share_off_stats {
 	uint64_t took_ns_last, took_ns_max;
 };
 
-/* Off until until_ns, or longer for another reason. An enum nvshare_outcome. */
+/*
+ * Off until until_ns, or longer for another reason or another GPU. An enum nvshare_outcome;
+ * INVALID_STATE: nothing is done for a program that is stopped.
+ */
 uint32_t share_off_begin(CUdevice dev, enum share_reason reason, uint64_t until_ns);
-void share_off_end(enum share_reason reason);
-bool share_off_is(enum share_reason reason);
+void share_off_end(CUdevice dev, enum share_reason reason);
+bool share_off_is(enum share_reason reason); /* on some GPU */
+bool share_off_is_for(CUdevice dev, enum share_reason reason);
 bool share_off_is_on(void);         /* for some reason */
-bool share_off_may_be(void);        /* false: a program with several GPUs is never kept off */
 void share_off_prove(CUdevice dev); /* proves the freeze ahead of the first hold */
 uint64_t share_off_tick(uint64_t now_ns);
 void share_off_stats(uint64_t now_ns, struct share_off_stats *ret);
@@ -105,7 +108,7 @@ void share_here_forget(CUdevice dev); /* drops answers, which say nothing of lat
 /* Counts the program's own part of its busy time on dev; and that part so far. */
 void share_limit_count(CUdevice dev, uint64_t use_ppm);
 uint64_t share_limit_gpu_ns(CUdevice dev);
-/* After share_limit_count(). */
+/* After share_limit_count(). The program is off all of its GPUs while dev is above its limit. */
 uint64_t share_limit_tick(CUdevice dev, uint64_t now_ns, uint32_t percent);
 void share_limit_reset(void);
 

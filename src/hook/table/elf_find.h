@@ -24,4 +24,8 @@ void *elf_find_in(const char *soname, const char *name);
  */
 void *elf_find_after(const void *addr, const char *name);
 
+/* The definition of name in the object that contains addr; the first one in any other object. */
+void *elf_find_at(const void *addr, const char *name);
+void *elf_find_beside(const void *addr, const char *name);
+
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * dlsym() and dlvsym() as programs reach them.
+ * dlsym(), dlvsym(), dlopen() and dlmopen() as programs reach them.
  *
  * They are in assembly because the real functions must see the program's return address. By it they
- * know whose RTLD_NEXT or RTLD_DEFAULT is meant. A C compiler need not turn a last call into a
- * jump.
+ * know whose RTLD_NEXT or RTLD_DEFAULT is meant, and where the caller's libraries are searched. A C
+ * compiler need not turn a last call into a jump.
  *
  * The C library has had two versions of these names, and both are exported. A program asks for the
  * version that was current where it was built. No other object refers to this file, so a test that
@@ -16,74 +16,64 @@
 
 #ifdef __x86_64__
 
-#define ENTRY_BASE "GLIBC_2.2.5"
+#define ENTRY_BASE    "GLIBC_2.2.5"
+#define ENTRY_DLMOPEN "GLIBC_2.3.4"
 
-/* At entry: return address at (%rsp), which is 8 below a multiple of 16. */
-__asm__(".text\n"
-	".p2align 4\n"
-	".globl hook_dlsym_base, hook_dlsym_new\n"
-	".type hook_dlsym_base, @function\n"
-	".type hook_dlsym_new, @function\n"
-	"hook_dlsym_base:\n"
-	"hook_dlsym_new:\n"
-	"	.cfi_startproc\n"
-	"	endbr64\n"
-	"	pushq %rdi\n"
+#define ENTRY_BEGIN(name)                                \
+	".p2align 4\n"                                   \
+	".globl hook_" name "_base, hook_" name "_new\n" \
+	".type hook_" name "_base, @function\n"          \
+	".type hook_" name "_new, @function\n"           \
+	"hook_" name "_base:\n"                          \
+	"hook_" name "_new:\n"                           \
+	"	.cfi_startproc\n"                              \
+	"	endbr64\n"                                     \
+	"	pushq %rdi\n"                                  \
+	"	.cfi_adjust_cfa_offset 8\n"                    \
+	"	pushq %rsi\n"                                  \
 	"	.cfi_adjust_cfa_offset 8\n"
-	"	pushq %rsi\n"
-	"	.cfi_adjust_cfa_offset 8\n"
-	"	subq $8, %rsp\n"
-	"	.cfi_adjust_cfa_offset 8\n"
-	"	movq 24(%rsp), %rdx\n"
-	"	call resolve_dlsym\n"
-	"	addq $8, %rsp\n"
-	"	.cfi_adjust_cfa_offset -8\n"
-	"	popq %rsi\n"
-	"	.cfi_adjust_cfa_offset -8\n"
-	"	popq %rdi\n"
-	"	.cfi_adjust_cfa_offset -8\n"
-	"	testq %rdx, %rdx\n"
-	"	jz 1f\n"
-	"	jmp *%rdx\n"
-	"1:	ret\n"
-	"	.cfi_endproc\n"
-	".size hook_dlsym_base, . - hook_dlsym_base\n"
-	".size hook_dlsym_new, . - hook_dlsym_new\n"
 
-	".p2align 4\n"
-	".globl hook_dlvsym_base, hook_dlvsym_new\n"
-	".type hook_dlvsym_base, @function\n"
-	".type hook_dlvsym_new, @function\n"
-	"hook_dlvsym_base:\n"
-	"hook_dlvsym_new:\n"
-	"	.cfi_startproc\n"
-	"	endbr64\n"
-	"	pushq %rdi\n"
-	"	.cfi_adjust_cfa_offset 8\n"
-	"	pushq %rsi\n"
-	"	.cfi_adjust_cfa_offset 8\n"
-	"	pushq %rdx\n"
-	"	.cfi_adjust_cfa_offset 8\n"
-	"	movq 24(%rsp), %rcx\n"
-	"	call resolve_dlvsym\n"
-	"	movq %rdx, %rcx\n"
-	"	popq %rdx\n"
-	"	.cfi_adjust_cfa_offset -8\n"
-	"	popq %rsi\n"
-	"	.cfi_adjust_cfa_offset -8\n"
-	"	popq %rdi\n"
-	"	.cfi_adjust_cfa_offset -8\n"
-	"	testq %rcx, %rcx\n"
-	"	jz 1f\n"
-	"	jmp *%rcx\n"
-	"1:	ret\n"
-	"	.cfi_endproc\n"
-	".size hook_dlvsym_base, . - hook_dlvsym_base\n"
-	".size hook_dlvsym_new, . - hook_dlvsym_new\n");
+#define ENTRY_END(name)                                      \
+	"	popq %rsi\n"                                       \
+	"	.cfi_adjust_cfa_offset -8\n"                       \
+	"	popq %rdi\n"                                       \
+	"	.cfi_adjust_cfa_offset -8\n"                       \
+	"	testq %rcx, %rcx\n"                                \
+	"	jz 1f\n"                                           \
+	"	jmp *%rcx\n"                                       \
+	"1:	ret\n"                                           \
+	"	.cfi_endproc\n"                                    \
+	".size hook_" name "_base, . - hook_" name "_base\n" \
+	".size hook_" name "_new, . - hook_" name "_new\n"
+
+/*
+ * At entry the return address is at (%rsp), which is 8 below a multiple of 16. It becomes the last
+ * argument, behind the two or three of the function. The answer is in %rax and %rdx.
+ */
+#define ENTRY_TWO(name)                  \
+	ENTRY_BEGIN(name)                \
+	"	subq $8, %rsp\n"               \
+	"	.cfi_adjust_cfa_offset 8\n"    \
+	"	movq 24(%rsp), %rdx\n"         \
+	"	call resolve_" name "\n" \
+	"	movq %rdx, %rcx\n"             \
+	"	addq $8, %rsp\n"               \
+	"	.cfi_adjust_cfa_offset -8\n" ENTRY_END(name)
+
+#define ENTRY_THREE(name)                \
+	ENTRY_BEGIN(name)                \
+	"	pushq %rdx\n"                  \
+	"	.cfi_adjust_cfa_offset 8\n"    \
+	"	movq 24(%rsp), %rcx\n"         \
+	"	call resolve_" name "\n" \
+	"	movq %rdx, %rcx\n"             \
+	"	popq %rdx\n"                   \
+	"	.cfi_adjust_cfa_offset -8\n" ENTRY_END(name)
 
 #elif defined(__aarch64__)
 
-#define ENTRY_BASE "GLIBC_2.17"
+#define ENTRY_BASE    "GLIBC_2.17"
+#define ENTRY_DLMOPEN "GLIBC_2.17"
 
 /* The return address is in x30; "hint 34" is the landing pad of an indirect call. */
 #define ENTRY(name, caller_register)                         \
@@ -120,13 +110,21 @@ __asm__(".text\n"
 	".size hook_" name "_base, . - hook_" name "_base\n" \
 	".size hook_" name "_new, . - hook_" name "_new\n"
 
-__asm__(".text\n" ENTRY("dlsym", "x2") ENTRY("dlvsym", "x3"));
+#define ENTRY_TWO(name)   ENTRY(name, "x2")
+#define ENTRY_THREE(name) ENTRY(name, "x3")
 
 #else
 #error "dlsym() has no entry for this processor"
 #endif
 
+__asm__(".text\n" ENTRY_TWO("dlsym") ENTRY_THREE("dlvsym") ENTRY_TWO("dlopen")
+		ENTRY_THREE("dlmopen"));
+
 __asm__(".symver hook_dlsym_base, dlsym@" ENTRY_BASE "\n"
 	".symver hook_dlsym_new, dlsym@@GLIBC_2.34\n"
 	".symver hook_dlvsym_base, dlvsym@" ENTRY_BASE "\n"
-	".symver hook_dlvsym_new, dlvsym@@GLIBC_2.34\n");
+	".symver hook_dlvsym_new, dlvsym@@GLIBC_2.34\n"
+	".symver hook_dlopen_base, dlopen@" ENTRY_BASE "\n"
+	".symver hook_dlopen_new, dlopen@@GLIBC_2.34\n"
+	".symver hook_dlmopen_base, dlmopen@" ENTRY_DLMOPEN "\n"
+	".symver hook_dlmopen_new, dlmopen@@GLIBC_2.34\n");

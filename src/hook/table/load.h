@@ -3,7 +3,7 @@
 #define NVS_HOOK_LOAD_H
 
 /*
- * Finds the real driver, once, when the program first uses it. Loading this library does nothing.
+ * Finds the real driver, once, when the program first uses it. Loading this library does not.
  *
  * Threading: any thread. There is no lock, because it could deadlock with the loader's: a thread
  * inside dlopen() holds the loader's lock, and may come here from a constructor. Two threads may

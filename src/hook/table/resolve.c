@@ -6,6 +6,7 @@
 #include "hook/table/hook_nvml.h"
 #include "hook/table/hook_table.h"
 #include "hook/table/load.h"
+#include "hook/table/reach.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -14,13 +15,9 @@
 #include <sys/ioctl.h>
 
 typedef void *(*resolve_dlsym_fn)(void *handle, const char *name);
+typedef void *(*resolve_dlopen_fn)(const char *file, int mode);
+typedef void *(*resolve_dlmopen_fn)(Lmid_t space, const char *file, int mode);
 typedef void *(*resolve_dlvsym_fn)(void *handle, const char *name, const char *version);
-
-/* A name that we wrap. */
-struct resolve_wrap {
-	void *ours;
-	void *real; /* NULL: its library is not in the process */
-};
 
 /* One look-up; version NULL: by dlsym(). */
 struct resolve_query {
@@ -30,8 +27,7 @@ struct resolve_query {
 	const void *caller;
 };
 
-/* glibc 2.34 moved dlsym() from libdl into libc. */
-static void *resolve_in_libc(const char *name)
+void *resolve_in_libc(const char *name)
 {
 	void *fn = elf_find_in("libc.so.6", name);
 
@@ -88,7 +84,21 @@ static void *next_dlvsym(void)
 	return resolve_next(&cache, "dlvsym");
 }
 
-static bool resolve_find(const char *name, struct resolve_wrap *ret_wrap)
+static void *next_dlopen(void)
+{
+	static void *cache;
+
+	return resolve_next(&cache, "dlopen");
+}
+
+static void *next_dlmopen(void)
+{
+	static void *cache;
+
+	return resolve_next(&cache, "dlmopen");
+}
+
+bool resolve_find(const char *name, struct resolve_wrap *ret_wrap)
 {
 	const struct hook *hook = hook_table_find(name);
 
@@ -116,6 +126,19 @@ static void *resolve_ask(const struct resolve_query *query, void *handle)
 }
 
 /*
+ * A name of the driver's that we do not wrap. Only a handle can name a second copy of the driver;
+ * the other look-ups depend on the caller.
+ */
+static struct resolve_answer resolve_plain(const struct resolve_query *query, void *jump)
+{
+	if (query->handle == RTLD_NEXT || query->handle == RTLD_DEFAULT || query->name[1] != 'u')
+		return (struct resolve_answer){.jump = jump};
+	return (struct resolve_answer){
+		.value = reach_one_driver(query->name, resolve_ask(query, query->handle)),
+	};
+}
+
+/*
  * The real look-up comes last, so that dlerror() says afterwards what it would say without us.
  */
 static struct resolve_answer resolve_wrapped(const struct resolve_query *query, void *jump)
@@ -124,7 +147,7 @@ static struct resolve_answer resolve_wrapped(const struct resolve_query *query, 
 	void *value;
 
 	if (!resolve_find(query->name, &wrap))
-		return (struct resolve_answer){.jump = jump};
+		return resolve_plain(query, jump);
 
 	if (query->handle == RTLD_NEXT) {
 		/* A call of dlsym() from here would search behind us, not behind the caller. */
@@ -137,6 +160,8 @@ static struct resolve_answer resolve_wrapped(const struct resolve_query *query, 
 		value = resolve_ask(query, query->handle);
 		if (wrap.real && value == wrap.real)
 			value = wrap.ours;
+		else if (query->name[1] == 'u')
+			value = reach_one_driver(query->name, value);
 	}
 
 	/*
@@ -163,6 +188,7 @@ struct resolve_answer resolve_dlsym(void *handle, const char *name, const void *
 {
 	struct resolve_query query = {.handle = handle, .name = name, .caller = caller};
 
+	reach_look_up(handle);
 	if (!resolve_may_be_ours(handle, name))
 		return (struct resolve_answer){.jump = next_dlsym()};
 
@@ -179,10 +205,56 @@ struct resolve_answer resolve_dlvsym(void *handle, const char *name, const char 
 		.caller = caller,
 	};
 
+	reach_look_up(handle);
 	if (!resolve_may_be_ours(handle, name) || !version)
 		return (struct resolve_answer){.jump = next_dlvsym()};
 
 	return resolve_wrapped(&query, next_dlvsym());
+}
+
+/*
+ * The caller decides where a file without a slash is searched, what $ORIGIN is, and in which
+ * namespace an open ends. Where one of these matters we only jump.
+ */
+static bool resolve_is_alone(const char *file, const void *caller)
+{
+	return strchr(file, '/') && !strchr(file, '$') && reach_is_here(caller);
+}
+
+/*
+ * The flag stays: without it a library that brings its own copies of the program's libraries would
+ * get the program's.
+ */
+struct resolve_answer resolve_dlopen(const char *file, int mode, const void *caller)
+{
+	struct resolve_answer answer = {.jump = next_dlopen()};
+
+	if (!file || (!(mode & RTLD_DEEPBIND) && !reach_is_behind()))
+		return answer;
+	reach_expect();
+	if (!resolve_is_alone(file, caller))
+		return answer;
+	reach_begin();
+	answer.value = ((resolve_dlopen_fn)answer.jump)(file, mode);
+	answer.jump = NULL;
+	reach_end(answer.value);
+	return answer;
+}
+
+struct resolve_answer resolve_dlmopen(Lmid_t space, const char *file, int mode, const void *caller)
+{
+	struct resolve_answer answer = {.jump = next_dlmopen()};
+
+	if (!file || (space == LM_ID_BASE && !(mode & RTLD_DEEPBIND) && !reach_is_behind()))
+		return answer;
+	reach_expect();
+	if (!resolve_is_alone(file, caller))
+		return answer;
+	reach_begin();
+	answer.value = ((resolve_dlmopen_fn)answer.jump)(space, file, mode);
+	answer.jump = NULL;
+	reach_end(answer.value);
+	return answer;
 }
 
 void resolve_proc_address(const char *name, void **pfn)

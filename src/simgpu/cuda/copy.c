@@ -3,6 +3,7 @@
 /* Copies and fills, piece by piece, at the speed of the modelled bus. */
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "simgpu/cuda/managed.h"
 #include "simgpu/cuda/space.h"
@@ -12,6 +13,8 @@
 
 enum {
 	COPY_PIECE = 512 * 1024,
+	COPY_PAGE = 4096,
+	COPY_POPULATED_MIN = 65536,
 	COPY_AHEAD_NS = 1000000, /* a transfer may be this far ahead of the bus */
 	FILL_BYTES_A_NS = 16,
 };
@@ -43,6 +46,20 @@ static enum work_step pace_copy(struct CUctx_st *ctx, const struct work_copy *co
 	return is_last ? WORK_STEP_DONE : WORK_STEP_MORE;
 }
 
+/*
+ * Maps the pages that a large copy needs in one go: a fault for each costs more than its bytes
+ * where the machine is a virtual one. A failure is no error: then each page faults.
+ */
+static void copy_populate(uint64_t addr, uint64_t n, bool is_write)
+{
+	uint64_t first = (addr + COPY_PAGE - 1) / COPY_PAGE * COPY_PAGE;
+	uint64_t end = (addr + n) / COPY_PAGE * COPY_PAGE;
+
+	if (n >= COPY_POPULATED_MIN)
+		(void)madvise((void *)(uintptr_t)first, end - first,
+			      is_write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
 enum work_step copy_step(struct CUctx_st *ctx, const struct work_copy *copy,
 			 struct progress *progress, CUresult *ret_error)
 {
@@ -64,6 +81,8 @@ enum work_step copy_step(struct CUctx_st *ctx, const struct work_copy *copy,
 			*ret_error = CUDA_ERROR_ILLEGAL_ADDRESS;
 			return WORK_STEP_FAILED;
 		}
+		copy_populate(src, n, false);
+		copy_populate(dst, n, true);
 		/* CUDA leaves overlapping copies undefined; memmove() satisfies the sanitizers. */
 		memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n);
 		progress->pos += n;

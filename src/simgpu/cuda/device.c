@@ -79,6 +79,14 @@ unsigned int device_node(int ordinal)
 	return sim.node_device[ordinal];
 }
 
+int device_ordinal(unsigned int node)
+{
+	for (unsigned int i = 0; i < sim.n_devices; i++)
+		if (sim.node_device[i] == node)
+			return (int)i;
+	return -1;
+}
+
 CUresult device_check(CUdevice device)
 {
 	return device >= 0 && (unsigned int)device < sim.n_devices ? CUDA_SUCCESS
@@ -177,7 +185,7 @@ static const int attributes[] = {
 	[99] = 1,          [102] = 1,      [103] = 1,      [106] = 32,     [111] = 1024,
 	[113] = 1,         [115] = 1,      [119] = 1,      [120] = 1,      [121] = 0,
 	[122] = 1,         [123] = 1,      [125] = 0,      [126] = 4,      [131] = -1,
-	[134] = -1,        [147] = 0,
+	[134] = 0,         [141] = 1,      [147] = 0,
 };
 
 /* Attributes that are 1 if the CPU and the GPU access each other's memory directly. */
@@ -189,9 +197,17 @@ static bool is_of_coherence(CUdevice_attribute attrib)
 	       attrib == CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST;
 }
 
+static bool is_of_host_memory(CUdevice_attribute attrib)
+{
+	return attrib == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID ||
+	       attrib == CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+}
+
 API(cuDeviceGetAttribute, (int *pi, CUdevice_attribute attrib, CUdevice dev))
 {
 	API_ENTER(API_INIT);
+	if (is_of_host_memory(attrib) && !node_view.shared->config.host_memory)
+		return CUDA_ERROR_INVALID_VALUE; /* an attribute that an old driver does not know */
 	if (!pi || (int)attrib < 1 || (size_t)attrib >= sizeof(attributes) / sizeof(*attributes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (device_check(dev))

@@ -9,8 +9,10 @@
 #include "simgpu/cuda/context.h"
 #include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/memcpy.h"
+#include "simgpu/cuda/memset.h"
 #include "simgpu/cuda/module.h"
 #include "simgpu/cuda/run.h"
+#include "simgpu/cuda/space.h"
 
 API(cuGraphCreate, (CUgraph * phGraph, unsigned int flags))
 {
@@ -121,7 +123,23 @@ static CUresult fill_work(const CUDA_MEMSET_NODE_PARAMS *p, struct work *ret)
 		.kind = WORK_FILL,
 		.fill = {p->dst, p->pitch, p->width, p->height, p->value, p->elementSize},
 	};
-	return CUDA_SUCCESS;
+	return memset_check(&ret->fill);
+}
+
+/* A new node may do without a context, but not to fill mapped memory. */
+static CUresult fill_work_of_new(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx, struct work *ret)
+{
+	CUresult r = fill_work(p, ret);
+	const struct range *range;
+
+	if (r || ctx)
+		return r;
+	space_read_lock();
+	range = space_find(p->dst);
+	if (range && range->kind == RANGE_MAPPED)
+		r = CUDA_ERROR_INVALID_VALUE;
+	space_unlock();
+	return r;
 }
 
 API(cuGraphAddMemcpyNode,
@@ -147,8 +165,7 @@ API(cuGraphAddMemsetNode,
 	CUresult r;
 
 	API_ENTER(API_INIT);
-	(void)ctx;
-	r = fill_work(memsetParams, &work);
+	r = fill_work_of_new(memsetParams, ctx, &work);
 	return r ? r
 		 : add_node(phGraphNode, hGraph, dependencies, numDependencies,
 			    CU_GRAPH_NODE_TYPE_MEMSET, &work);
@@ -246,12 +263,33 @@ API(cuGraphAddMemFreeNode,
 	return add_free(phGraphNode, hGraph, dependencies, numDependencies, dptr);
 }
 
-/* cuGraphAddNode adds any kind of node; here, only nodes that allocate or free memory. */
+static CUDA_MEMSET_NODE_PARAMS any_fill(const CUgraphNodeParams *params)
+{
+	const CUDA_MEMSET_NODE_PARAMS_v2 *p = &params->memset;
+
+	return (CUDA_MEMSET_NODE_PARAMS){p->dst,         p->pitch, p->value,
+					 p->elementSize, p->width, p->height};
+}
+
+/* cuGraphAddNode adds any kind of node; here, only those of memory. */
 static CUresult add_any_node(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
 			     size_t n_deps, CUgraphNodeParams *params)
 {
+	CUDA_MEMSET_NODE_PARAMS fill;
+	struct work work;
+	CUresult r;
+
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (params->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+		fill = any_fill(params);
+		r = fill_work_of_new(&fill, params->memset.ctx, &work);
+		return r ? r : add_node(ret, graph, deps, n_deps, params->type, &work);
+	}
+	if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+		r = copy_work(&params->memcpy.copyParams, &work);
+		return r ? r : add_node(ret, graph, deps, n_deps, params->type, &work);
+	}
 	if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		return add_alloc(ret, graph, deps, n_deps, &params->alloc);
 	if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
@@ -441,4 +479,40 @@ API(cuGraphExecMemsetNodeSetParams, (CUgraphExec hGraphExec, CUgraphNode hNode,
 	(void)ctx;
 	r = fill_work(memsetParams, &work);
 	return r ? r : set_exec_work(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, &work);
+}
+
+/* Of any kind; here, copies and fills. */
+static CUresult any_work(const CUgraphNodeParams *params, struct work *ret)
+{
+	CUDA_MEMSET_NODE_PARAMS fill;
+
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+		return copy_work(&params->memcpy.copyParams, ret);
+	if (params->type != CU_GRAPH_NODE_TYPE_MEMSET)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	fill = any_fill(params);
+	return fill_work(&fill, ret);
+}
+
+API(cuGraphNodeSetParams, (CUgraphNode hNode, CUgraphNodeParams *nodeParams))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	r = any_work(nodeParams, &work);
+	return r ? r : set_work(hNode, nodeParams->type, &work);
+}
+
+API(cuGraphExecNodeSetParams,
+    (CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams))
+{
+	struct work work;
+	CUresult r;
+
+	API_ENTER(API_INIT);
+	r = any_work(nodeParams, &work);
+	return r ? r : set_exec_work(hGraphExec, hNode, nodeParams->type, &work);
 }

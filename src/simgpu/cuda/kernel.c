@@ -14,15 +14,19 @@
 #include "simgpu/cuda/space.h"
 #include "simgpu/cuda/state.h"
 #include "simgpu/cuda/work.h"
+#include "util/digest.h"
 
 enum {
 	PIECE = 16384, /* elements at a time */
 	LCG_PIECE = 2048,
 	LCG_ROUNDS = 16, /* rounds at a time */
+	MEET_BYTES = 12,
 	/* The modelled cost. */
 	LAUNCH_NS = 1000,
 	TOUCH_NS = 100,
+	POLL_NS = 100000, /* between two looks at a flag: each is a step of the host */
 	ELEMENTS_A_NS = 2,
+	DIGEST_BYTES_A_NS = 64, /* a host computes 3, and a step should not take it long */
 };
 
 static enum work_step fail_step(CUresult error, CUresult *ret_error)
@@ -232,6 +236,66 @@ static enum work_step step_count(struct CUctx_st *ctx, const uint64_t *args,
 	return WORK_STEP_DONE;
 }
 
+/*
+ * Waits for the kernel of another GPU. It looks at both flags until it ends, so that memory of the
+ * other GPU which is unmapped meanwhile is an error, as on a card.
+ */
+static enum work_step step_meet(struct CUctx_st *ctx, const uint64_t *args,
+				struct progress *progress, CUresult *ret_error)
+{
+	uint32_t *own = (uint32_t *)(uintptr_t)args[0], *peer = (uint32_t *)(uintptr_t)args[1];
+	uint32_t round = (uint32_t)args[2];
+
+	if (args[0] % 4 || args[1] % 4)
+		return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+	if (!touch_range(ctx, args[0], MEET_BYTES, true, progress) ||
+	    !touch_range(ctx, args[1], sizeof(*peer), true, progress))
+		return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+	if (progress->pos++ == 0)
+		__atomic_store_n(peer, round, __ATOMIC_RELEASE);
+	progress->step_ns = LAUNCH_NS;
+	if (__atomic_load_n(peer, __ATOMIC_ACQUIRE) != round) {
+		own[2] = round;
+		return WORK_STEP_DONE;
+	}
+	if ((int32_t)(__atomic_load_n(own, __ATOMIC_ACQUIRE) - round) >= 0)
+		return WORK_STEP_DONE;
+	if (progress->pos * POLL_NS >= args[3]) {
+		own[1] = round;
+		return WORK_STEP_DONE;
+	}
+	progress->step_ns = POLL_NS;
+	return WORK_STEP_MORE;
+}
+
+/* The library's kernel, which has no other name (hook/clean/hash_ptx.h). A piece at a time. */
+static enum work_step step_digest(struct CUctx_st *ctx, const uint64_t *args,
+				  struct progress *progress, CUresult *ret_error)
+{
+	const struct digest_key *key = (const struct digest_key *)(uintptr_t)args[2];
+	struct digest *digests = (struct digest *)(uintptr_t)args[1];
+	const uint64_t *job;
+
+	if (args[0] % 16 || args[1] % 8 || args[2] % 16)
+		return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+	for (; progress->pos < (uint32_t)args[3]; progress->pos++) {
+		if (is_step_over(progress))
+			return WORK_STEP_MORE;
+		job = (const uint64_t *)(uintptr_t)args[0] + 2 * progress->pos;
+		if (!touch_range(ctx, (uintptr_t)job, 2 * sizeof(*job), false, progress) ||
+		    !touch_range(ctx, (uintptr_t)key, sizeof(*key), false, progress) ||
+		    !touch_range(ctx, (uintptr_t)&digests[progress->pos], sizeof(*digests), true,
+				 progress) ||
+		    !touch_range(ctx, job[0], job[1], false, progress))
+			return fail_step(CUDA_ERROR_ILLEGAL_ADDRESS, ret_error);
+		if (job[0] % DIGEST_UNIT)
+			return fail_step(CUDA_ERROR_MISALIGNED_ADDRESS, ret_error);
+		digest_of(key, (const void *)(uintptr_t)job[0], job[1], &digests[progress->pos]);
+		progress->step_ns += job[1] / DIGEST_BYTES_A_NS;
+	}
+	return WORK_STEP_DONE;
+}
+
 static const struct kernel kernels[] = {
 	{"nvs_empty", "", step_empty},
 	{"nvs_fill_u32", "ppu", step_fill},
@@ -242,6 +306,8 @@ static const struct kernel kernels[] = {
 	{"nvs_spin", "p", step_spin},
 	{"nvs_sum_u32", "ppp", step_sum},
 	{"nvs_count", "p", step_count},
+	{"nvs_meet", "ppup", step_meet},
+	{"nvs_digest", "pppu", step_digest},
 };
 
 const struct kernel *kernel_find(const char *name)

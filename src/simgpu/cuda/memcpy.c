@@ -31,14 +31,31 @@ static enum side side_of(uint64_t addr, uint64_t size, bool write)
 
 	space_read_lock();
 	range = space_find(addr);
-	if (range && range->device < 0)
+	if (range && range->device < 0 && range->kind != RANGE_MAPPED)
 		side = SIDE_PINNED;
+	else if (range && !space_is_allocation(addr, size, write))
+		side = SIDE_UNKNOWN;
 	else if (range)
-		side = space_is_allocation(addr, size, write) ? SIDE_DEVICE : SIDE_UNKNOWN;
+		side = range->device < 0 ? SIDE_PINNED : SIDE_DEVICE;
 	else if (vmm_is_reserved(addr))
 		side = SIDE_UNKNOWN;
 	space_unlock();
 	return side;
+}
+
+/* An address of the processor. Mapped host memory is one where the processor has access to it. */
+static enum side host_side_of(uint64_t addr, bool write)
+{
+	const struct range *range;
+	bool is_closed;
+
+	space_read_lock();
+	range = space_find(addr);
+	is_closed = range && range->kind == RANGE_MAPPED && range->device < 0 &&
+		    range->host_access < (write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+						: CU_MEM_ACCESS_FLAGS_PROT_READ);
+	space_unlock();
+	return is_closed ? SIDE_UNKNOWN : side_of(addr, 1, write);
 }
 
 static uint64_t copy_extent(size_t width, size_t height, size_t depth, size_t pitch, size_t slice)
@@ -75,9 +92,11 @@ static CUresult classify_sides(struct work_copy *copy, enum memcpy_kind kind, en
 			return CUDA_ERROR_INVALID_VALUE;
 	/* The host's side may be pinned, or device memory. */
 	if (kind == MEMCPY_TO_HOST)
-		*ret_dst = side_of(copy->dst, 1, true);
+		*ret_dst = host_side_of(copy->dst, true);
 	if (kind == MEMCPY_TO_DEVICE)
-		*ret_src = side_of(copy->src, 1, false);
+		*ret_src = host_side_of(copy->src, false);
+	if (*ret_dst == SIDE_UNKNOWN || *ret_src == SIDE_UNKNOWN)
+		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
 

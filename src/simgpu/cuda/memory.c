@@ -76,7 +76,8 @@ API(cuMemFree_v2, (CUdeviceptr dptr))
 	ctx = range && range->ctx ? range->ctx : context_current();
 	if (!range || range->addr != dptr || range->kind == RANGE_MAPPED ||
 	    range->kind == RANGE_HOST || range->kind == RANGE_REGISTERED ||
-	    range->kind == RANGE_GLOBAL || range->kind == RANGE_ARRAY)
+	    range->kind == RANGE_GLOBAL || range->kind == RANGE_ARRAY ||
+	    range->kind == RANGE_OPENED)
 		r = CUDA_ERROR_INVALID_VALUE;
 	space_unlock();
 	if (r)

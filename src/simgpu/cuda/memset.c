@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include "simgpu/cuda/memset.h"
+
 #include "simgpu/cuda/api.h"
 #include "simgpu/cuda/capture.h"
 #include "simgpu/cuda/context.h"
 #include "simgpu/cuda/run.h"
 #include "simgpu/cuda/space.h"
 
-static CUresult check_fill(const struct work_fill *fill)
+CUresult memset_check(const struct work_fill *fill)
 {
 	uint64_t size =
 		(fill->height - 1) * fill->pitch + (uint64_t)fill->width * fill->element_size;
@@ -32,7 +34,7 @@ static CUresult fill_(const char *name, const struct work_fill *fill, bool is_as
 
 	if (r || !fill->width || !fill->height)
 		return r;
-	r = check_fill(fill);
+	r = memset_check(fill);
 	if (!r)
 		r = stream_lock_room(handle, &stream);
 	if (r)

@@ -50,7 +50,8 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, const st
 		*(CUdeviceptr *)data = ptr;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		if (!is_host && range->kind != RANGE_MANAGED)
+		if (!(is_host ? range->kind != RANGE_MAPPED || range->host_access
+			      : range->kind == RANGE_MANAGED))
 			return CUDA_ERROR_INVALID_VALUE;
 		*(void **)data = (void *)(uintptr_t)ptr;
 		return CUDA_SUCCESS;

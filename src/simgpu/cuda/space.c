@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/ipc.h"
 #include "simgpu/cuda/managed.h"
 #include "simgpu/cuda/pool.h"
 #include "simgpu/cuda/state.h"
@@ -102,10 +103,13 @@ static bool range_allows(const struct range *range, const struct CUctx_st *ctx, 
 {
 	uint64_t mask = write ? range->write_mask : range->read_mask;
 
-	if (range->device < 0 || range->kind == RANGE_MANAGED)
-		return true;
 	if (range->kind == RANGE_MAPPED)
 		return ctx ? mask >> ctx->device & 1 : mask != 0;
+	if (range->device < 0 || range->kind == RANGE_MANAGED)
+		return true;
+	/* The opener's device reaches it without more ado. */
+	if (range->kind == RANGE_OPENED && ctx && range->ctx->device == ctx->device)
+		return true;
 	return !ctx || range->device == ctx->device || (ctx->peers >> range->device & 1);
 }
 
@@ -173,6 +177,7 @@ void *space_pages_reserve(uint64_t size, uint64_t alignment)
 
 void space_pages_free(void *pages, uint64_t size)
 {
+	ipc_pages_gone((uintptr_t)pages);
 	munmap(pages, size);
 }
 
@@ -265,6 +270,9 @@ void space_free(struct range *range)
 		break;
 	case RANGE_REGISTERED:
 		break; /* the program owns the pages */
+	case RANGE_OPENED:
+		ipc_unmap(range);
+		break;
 	}
 	free(range);
 }

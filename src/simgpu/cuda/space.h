@@ -28,6 +28,7 @@ enum range_kind {
 	RANGE_MANAGED,
 	RANGE_HOST,       /* cuMemHostAlloc */
 	RANGE_REGISTERED, /* cuMemHostRegister */
+	RANGE_OPENED,     /* cuIpcOpenMemHandle */
 };
 
 struct CUctx_st;
@@ -43,12 +44,15 @@ struct range {
 	uint64_t id;
 	enum range_kind kind;
 	unsigned int flags; /* of the call that made it */
-	int device;         /* ordinal; -1: host memory */
+	int device;         /* ordinal; -1: host memory, mapped or pinned */
 	struct CUctx_st *ctx;
 	uint64_t read_mask, write_mask; /* RANGE_MAPPED: by ordinal */
+	unsigned int host_access;       /* RANGE_MAPPED of host memory: CUmemAccess_flags */
 	bool has_sync_memops;
 	bool is_freeing;                 /* RANGE_ASYNC: a free is queued */
 	struct heap_block *block;        /* the shared block of a small range */
+	uint64_t mapped;                 /* RANGE_OPENED: bytes of the pages around it */
+	unsigned int n_opens;            /* RANGE_OPENED */
 	struct phys *phys;               /* RANGE_MAPPED */
 	struct managed *managed;         /* RANGE_MANAGED */
 	struct CUmemPoolHandle_st *pool; /* RANGE_ASYNC */

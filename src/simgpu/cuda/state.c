@@ -14,8 +14,9 @@
 #include "simgpu/cuda/device.h"
 #include "simgpu/cuda/fail.h"
 #include "simgpu/cuda/hold.h"
+#include "simgpu/cuda/ipc.h"
+#include "simgpu/cuda/phys.h"
 #include "simgpu/cuda/run.h"
-#include "simgpu/cuda/vmm.h"
 
 struct sim sim = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -69,7 +70,8 @@ static void after_fork_child(void)
 		return;
 	__atomic_store_n(&sim.phase, SIM_FORKED, __ATOMIC_RELAXED);
 	rm_forget();
-	vmm_forget();
+	phys_forget();
+	ipc_forget();
 	node_forget();
 }
 

@@ -116,6 +116,8 @@ void context_fail(struct CUctx_st *ctx, CUresult error);
 struct CUctx_st *context_primary(int device); /* the active one, or NULL */
 
 unsigned int device_node(int ordinal);
+/* -1: this process does not see that device of the node. */
+int device_ordinal(unsigned int node);
 /* CUDA_ERROR_INVALID_DEVICE: no device has this ordinal. */
 CUresult device_check(CUdevice device);
 uint64_t thread_id(void);

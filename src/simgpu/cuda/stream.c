@@ -9,6 +9,7 @@
 #include "simgpu/cuda/event.h"
 #include "simgpu/cuda/hold.h"
 #include "simgpu/cuda/run.h"
+#include "simgpu/cuda/space.h"
 #include "simgpu/cuda/work.h"
 
 struct CUstream_st *stream_new(struct CUctx_st *ctx, enum stream_kind kind, unsigned int flags,
@@ -355,8 +356,13 @@ static CUresult submit_value(const char *name, CUstream stream, enum work_kind k
 			     const struct work_value *value_)
 {
 	struct work work = {.kind = kind, .value = *value_};
+	unsigned int size = value_->is_64 ? 8 : 4;
+	bool is_there;
 
-	if (!value_->addr || value_->addr % (value_->is_64 ? 8 : 4))
+	space_read_lock();
+	is_there = space_is_accessible(NULL, value_->addr, size, kind == WORK_VALUE_WRITE);
+	space_unlock();
+	if (!is_there || value_->addr % size)
 		return CUDA_ERROR_INVALID_VALUE;
 	return submit_work(name, stream, &work);
 }

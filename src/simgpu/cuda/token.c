@@ -13,6 +13,7 @@
 struct content {
 	uint64_t magic;
 	uint64_t size;
+	uint64_t device;
 };
 
 union control {
@@ -20,9 +21,9 @@ union control {
 	char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-int token_fill(int token, int pages, uint64_t size)
+int token_fill(int token, int pages, unsigned int device, uint64_t size)
 {
-	struct content content = {TOKEN_MAGIC, size};
+	struct content content = {TOKEN_MAGIC, size, device};
 	struct iovec part = {&content, sizeof(content)};
 	union control control = {.bytes = {0}};
 	struct sockaddr_un self;
@@ -45,7 +46,7 @@ int token_fill(int token, int pages, uint64_t size)
 	return sendmsg(token, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-int token_look(int token, uint64_t *ret_size)
+int token_look(int token, unsigned int *ret_device, uint64_t *ret_size)
 {
 	struct content content = {0};
 	struct iovec part = {&content, sizeof(content)};
@@ -69,6 +70,7 @@ int token_look(int token, uint64_t *ret_size)
 		(void)close(pages);
 		return -EINVAL;
 	}
+	*ret_device = (unsigned int)content.device;
 	*ret_size = content.size;
 	return pages;
 }

@@ -9,10 +9,10 @@
 
 #include <stdint.h>
 
-/* Fills a new token, once. The caller keeps pages. 0 or -errno. */
-int token_fill(int token, int pages, uint64_t size);
+/* Fills a new token, once. device: of the node. The caller keeps pages. 0 or -errno. */
+int token_fill(int token, int pages, unsigned int device, uint64_t size);
 
 /* Returns a descriptor of the pages, which the caller owns. -EINVAL: it is no token. */
-int token_look(int token, uint64_t *ret_size);
+int token_look(int token, unsigned int *ret_device, uint64_t *ret_size);
 
 #endif

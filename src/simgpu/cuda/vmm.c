@@ -2,237 +2,20 @@
 
 #include "simgpu/cuda/vmm.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "simgpu/cuda/api.h"
+#include "simgpu/cuda/phys.h"
 #include "simgpu/cuda/state.h"
-#include "simgpu/cuda/token.h"
 
-/* Space's write lock guards all state of this file. */
-struct phys {
-	uint64_t size;
-	uint64_t offset; /* in fd */
-	int fd;
-	int token; /* from node_pass(), once exported; -1: charged to this process */
-	bool is_own_fd;
-	bool is_imported; /* as on a card, it cannot be exported again */
-	unsigned int n_handles, n_maps;
-	uint32_t slot, generation;
-	CUmemAllocationProp prop;
-};
-
+/* Space's write lock guards it. */
 struct reservation {
 	struct reservation *next;
 	uint64_t addr, size;
 };
 
-/* A handle is a slot and its generation, so a released handle never names newer memory. */
-static struct phys **slots;
-static uint32_t *generations;
-static uint32_t n_slots;
 static struct reservation *reservations;
-static int pool_fd = -1;
-static uint64_t pool_end;
-
-static struct phys *phys_find(CUmemGenericAllocationHandle handle)
-{
-	uint32_t slot = (uint32_t)handle - 1, generation = (uint32_t)(handle >> 32);
-
-	if (slot >= n_slots || !slots[slot] || generations[slot] != generation)
-		return NULL;
-	return slots[slot]->n_handles ? slots[slot] : NULL;
-}
-
-static CUmemGenericAllocationHandle handle_of(const struct phys *phys)
-{
-	return (uint64_t)phys->generation << 32 | (phys->slot + 1);
-}
-
-static bool take_slot(struct phys *phys)
-{
-	struct phys **grown_slots;
-	uint32_t *grown_generations, n, i;
-
-	for (i = 0; i < n_slots && slots[i]; i++)
-		;
-	if (i == n_slots) {
-		n = n_slots ? 2 * n_slots : 64;
-		grown_slots = realloc(slots, n * sizeof(struct phys *));
-		if (!grown_slots)
-			return false;
-		slots = grown_slots;
-		grown_generations = realloc(generations, n * sizeof(*generations));
-		if (!grown_generations)
-			return false;
-		generations = grown_generations;
-		memset(slots + n_slots, 0, (n - n_slots) * sizeof(struct phys *));
-		memset(generations + n_slots, 0, (n - n_slots) * sizeof(*generations));
-		n_slots = n;
-	}
-	phys->slot = i;
-	phys->generation = ++generations[i];
-	slots[i] = phys;
-	return true;
-}
-
-/* Frees the pages when no handle and no mapping is left. */
-static void phys_put(struct phys *phys)
-{
-	if (phys->n_handles || phys->n_maps)
-		return;
-	slots[phys->slot] = NULL;
-	if (phys->is_own_fd)
-		close(phys->fd);
-	else
-		fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)phys->offset,
-			  (off_t)phys->size);
-	if (phys->token >= 0) {
-		close(phys->token);
-		node_passed_hold(device_node(phys->prop.location.id), -(int64_t)phys->size);
-	} else {
-		node_uncharge(device_node(phys->prop.location.id), phys->size);
-	}
-	free(phys);
-}
-
-static int phys_pages(struct phys *phys)
-{
-	if (phys->prop.requestedHandleTypes) {
-		phys->fd = memfd_create("nvshare-simgpu", MFD_CLOEXEC);
-		if (phys->fd < 0)
-			return -errno;
-		phys->is_own_fd = true;
-		return ftruncate(phys->fd, (off_t)phys->size) < 0 ? -errno : 0;
-	}
-	if (pool_fd < 0)
-		pool_fd = memfd_create("nvshare-simgpu", MFD_CLOEXEC);
-	if (pool_fd < 0)
-		return -errno;
-	phys->fd = pool_fd;
-	phys->offset = pool_end;
-	/* Each allocation gets a new offset; freed parts of the file are holes. */
-	if (ftruncate(pool_fd, (off_t)(pool_end + phys->size)) < 0)
-		return -errno;
-	pool_end += phys->size;
-	return 0;
-}
-
-static CUresult check_prop(const CUmemAllocationProp *prop)
-{
-	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-		return device_check(prop->location.id);
-	return CUDA_ERROR_INVALID_VALUE;
-}
-
-API(cuMemGetAllocationGranularity, (size_t * granularity, const CUmemAllocationProp *prop,
-				    CUmemAllocationGranularity_flags option))
-{
-	CUresult r;
-
-	API_ENTER(API_INIT);
-	if (!granularity || (unsigned int)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = check_prop(prop);
-	if (!r)
-		*granularity = SPACE_GRANULARITY;
-	return r;
-}
-
-API(cuMemCreate, (CUmemGenericAllocationHandle * handle, size_t size,
-		  const CUmemAllocationProp *prop, unsigned long long flags))
-{
-	unsigned int device;
-	struct phys *phys;
-	CUresult r;
-
-	API_ENTER(API_INIT);
-	r = check_prop(prop);
-	if (r)
-		return r;
-	if (!handle || !size || size % SPACE_GRANULARITY || flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (prop->requestedHandleTypes & ~(unsigned int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	device = device_node(prop->location.id);
-	phys = calloc(1, sizeof(*phys));
-	if (!phys || node_charge(device, size) < 0) {
-		free(phys);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	phys->size = size;
-	phys->prop = *prop;
-	phys->n_handles = 1;
-	phys->token = -1;
-	space_write_lock();
-	if (phys_pages(phys) < 0 || !take_slot(phys)) {
-		if (phys->is_own_fd)
-			close(phys->fd);
-		node_uncharge(device, size);
-		free(phys);
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	} else {
-		*handle = handle_of(phys);
-	}
-	space_unlock();
-	return r;
-}
-
-API(cuMemRelease, (CUmemGenericAllocationHandle handle))
-{
-	struct phys *phys;
-
-	API_ENTER(API_INIT);
-	space_write_lock();
-	phys = phys_find(handle);
-	if (phys) {
-		phys->n_handles--;
-		phys_put(phys);
-	}
-	space_unlock();
-	return phys ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * handle, void *addr))
-{
-	struct range *range;
-	CUresult r = CUDA_ERROR_INVALID_VALUE;
-
-	API_ENTER(API_INIT);
-	if (!handle)
-		return CUDA_ERROR_INVALID_VALUE;
-	space_write_lock();
-	range = space_find((uintptr_t)addr);
-	if (range && range->phys) {
-		range->phys->n_handles++;
-		*handle = handle_of(range->phys);
-		r = CUDA_SUCCESS;
-	}
-	space_unlock();
-	return r;
-}
-
-API(cuMemGetAllocationPropertiesFromHandle,
-    (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle))
-{
-	struct phys *phys;
-
-	API_ENTER(API_INIT);
-	if (!prop)
-		return CUDA_ERROR_INVALID_VALUE;
-	space_read_lock();
-	phys = phys_find(handle);
-	if (phys)
-		*prop = phys->prop;
-	space_unlock();
-	return phys ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
 
 static struct reservation *reservation_of(uint64_t addr)
 {
@@ -325,7 +108,7 @@ static CUresult map_phys(CUdeviceptr ptr, size_t size, struct phys *phys)
 	range->addr = ptr;
 	range->size = size;
 	range->kind = RANGE_MAPPED;
-	range->device = phys->prop.location.id;
+	range->device = phys_is_host(&phys->prop.location) ? -1 : phys->prop.location.id;
 	range->id = state_next_id();
 	range->phys = phys;
 	phys->n_maps++;
@@ -411,8 +194,13 @@ API(cuMemUnmap, (CUdeviceptr ptr, size_t size))
 
 static void set_access(struct range *range, const CUmemAccessDesc *desc)
 {
-	uint64_t bit = 1ull << desc->location.id;
+	uint64_t bit;
 
+	if (phys_is_host(&desc->location)) {
+		range->host_access = desc->flags;
+		return;
+	}
+	bit = 1ull << desc->location.id;
 	range->read_mask &= ~bit;
 	range->write_mask &= ~bit;
 	if (desc->flags & CU_MEM_ACCESS_FLAGS_PROT_READ)
@@ -421,9 +209,23 @@ static void set_access(struct range *range, const CUmemAccessDesc *desc)
 		range->write_mask |= bit;
 }
 
+/* The processor reaches no memory of a card. Whole mappings only. */
+static bool is_host_memory(uint64_t addr, uint64_t size)
+{
+	const struct range *range;
+
+	for (uint64_t at = addr; at < addr + size; at += range->size) {
+		range = space_find(at);
+		if (range->device >= 0)
+			return false;
+	}
+	return true;
+}
+
 API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count))
 {
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
+	bool needs_host = false;
 	struct range *range;
 	uint64_t at;
 	size_t i;
@@ -432,14 +234,17 @@ API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, 
 	if (!desc || !count || !size)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (i = 0; i < count; i++) {
-		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].flags == 2 ||
-		    (unsigned int)desc[i].flags > 3)
+		if (desc[i].location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
+		    desc[i].flags == 2 || (unsigned int)desc[i].flags > 3)
 			return CUDA_ERROR_INVALID_VALUE;
-		if (device_check(desc[i].location.id))
-			return CUDA_ERROR_INVALID_DEVICE;
+		r = phys_check_location(&desc[i].location);
+		if (r)
+			return r;
+		needs_host = needs_host || phys_is_host(&desc[i].location);
 	}
+	r = CUDA_ERROR_INVALID_VALUE;
 	space_write_lock();
-	if (is_whole_mappings(ptr, size)) {
+	if (is_whole_mappings(ptr, size) && (!needs_host || is_host_memory(ptr, size))) {
 		for (at = ptr; at < ptr + size; at += range->size) {
 			range = space_find(at);
 			for (i = 0; i < count; i++)
@@ -457,110 +262,19 @@ API(cuMemGetAccess, (unsigned long long *flags, const CUmemLocation *location, C
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
 
 	API_ENTER(API_INIT);
-	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-	    device_check(location->id))
+	if (!flags || !location || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
+	    phys_check_location(location))
 		return CUDA_ERROR_INVALID_VALUE;
 	space_read_lock();
 	range = space_find(ptr);
-	if (range && range->phys) {
+	if (range && range->phys && phys_is_host(location)) {
+		*flags = range->host_access;
+		r = CUDA_SUCCESS;
+	} else if (range && range->phys) {
 		*flags = range->read_mask >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ : 0;
 		if (range->write_mask >> location->id & 1)
 			*flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 		r = CUDA_SUCCESS;
-	}
-	space_unlock();
-	return r;
-}
-
-void vmm_forget(void)
-{
-	for (uint32_t i = 0; i < n_slots; i++) {
-		if (!slots[i])
-			continue;
-		if (slots[i]->is_own_fd)
-			close(slots[i]->fd);
-		if (slots[i]->token >= 0)
-			close(slots[i]->token);
-		slots[i] = NULL;
-	}
-	if (pool_fd >= 0)
-		close(pool_fd);
-	pool_fd = -1;
-}
-
-/* From now on the memory lives as long as the token. */
-static int pass_token(struct phys *phys)
-{
-	unsigned int device = device_node(phys->prop.location.id);
-	int token = node_pass(device, phys->size);
-
-	if (token < 0)
-		return token;
-	node_passed_hold(device, (int64_t)phys->size);
-	phys->token = token;
-	return token_fill(token, phys->fd, phys->size);
-}
-
-API(cuMemExportToShareableHandle, (void *shareableHandle, CUmemGenericAllocationHandle handle,
-				   CUmemAllocationHandleType handleType, unsigned long long flags))
-{
-	struct phys *phys;
-	CUresult r = CUDA_ERROR_INVALID_VALUE;
-	int fd;
-
-	API_ENTER(API_INIT);
-	if (!shareableHandle || flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		return CUDA_ERROR_INVALID_VALUE;
-	space_write_lock();
-	phys = phys_find(handle);
-	if (phys && phys->is_own_fd && !phys->is_imported) {
-		fd = phys->token < 0 ? pass_token(phys) : 0;
-		if (fd >= 0)
-			fd = fcntl(phys->token, F_DUPFD_CLOEXEC, 0);
-		if (fd >= 0)
-			*(int *)shareableHandle = fd;
-		r = fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
-	}
-	space_unlock();
-	return r;
-}
-
-API(cuMemImportFromShareableHandle,
-    (CUmemGenericAllocationHandle * handle, void *osHandle, CUmemAllocationHandleType shHandleType))
-{
-	struct phys *phys;
-	CUresult r = CUDA_SUCCESS;
-
-	API_ENTER(API_CONTEXT);
-	if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		return CUDA_ERROR_INVALID_VALUE;
-	phys = calloc(1, sizeof(*phys));
-	if (!phys)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	phys->fd = token_look((int)(intptr_t)osHandle, &phys->size);
-	phys->token = phys->fd < 0 ? -1 : fcntl((int)(intptr_t)osHandle, F_DUPFD_CLOEXEC, 0);
-	if (phys->token < 0) {
-		if (phys->fd >= 0)
-			close(phys->fd);
-		free(phys);
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	phys->is_own_fd = true;
-	phys->is_imported = true;
-	phys->n_handles = 1;
-	phys->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-	phys->prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	phys->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	phys->prop.location.id = context_current()->device;
-	space_write_lock();
-	if (take_slot(phys)) {
-		*handle = handle_of(phys);
-		node_passed_hold(device_node(phys->prop.location.id), (int64_t)phys->size);
-	} else {
-		close(phys->fd);
-		close(phys->token);
-		free(phys);
-		r = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	space_unlock();
 	return r;

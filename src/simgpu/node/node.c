@@ -113,6 +113,7 @@ static void configure(struct node_shared *shared)
 	memset(shared->device, 0, sizeof(shared->device));
 	for (i = 0; i < config->n_devices; i++)
 		shared->device[i].capacity = config->gpu_memory[i / per_gpu] / per_gpu;
+	shared->device[NODE_HOST].capacity = config->host_memory;
 }
 
 /* A new file gets its name by rename(). Processes that have mapped the old file keep it. */
@@ -241,7 +242,7 @@ void node_leave(void)
 	for (i = 0; i < node_view.shared->config.n_devices; i++)
 		node_token_drop(i);
 	node_lock();
-	for (i = 0; i < NODE_DEVICES_MAX; i++)
+	for (i = 0; i <= NODE_HOST; i++)
 		node_view.self->device[i].used = node_view.self->device[i].passed = 0;
 	node_unlock();
 }

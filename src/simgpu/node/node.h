@@ -23,6 +23,8 @@
 enum {
 	NODE_GPUS_MAX = 16,
 	NODE_DEVICES_MAX = 64,
+	NODE_HOST =
+		NODE_DEVICES_MAX, /* the "device" that host memory of cuMemCreate is charged to */
 	NODE_PROCS_MAX = 512,
 	NODE_EVENTS_MAX = 64,
 	NODE_PASSED_MAX = 1024,
@@ -64,7 +66,7 @@ struct node_proc {
 	uint32_t wake; /* futex of the process's worker */
 	uint64_t start_time;
 	uint64_t counters[NODE_COUNTER_COUNT_];
-	struct node_proc_device device[NODE_DEVICES_MAX];
+	struct node_proc_device device[NODE_DEVICES_MAX + 1];
 };
 
 struct node_device {
@@ -107,7 +109,8 @@ struct node_config {
 	uint32_t n_c2c;                       /* NVLink-C2C links to the host */
 	uint64_t gpu_memory[NODE_GPUS_MAX];
 	uint64_t context_bytes;
-	uint64_t bandwidth; /* bytes a second, a direction */
+	uint64_t host_memory; /* that cuMemCreate may have in all; 0: the driver cannot */
+	uint64_t bandwidth;   /* bytes a second, a direction */
 };
 
 struct node_shared {
@@ -119,7 +122,7 @@ struct node_shared {
 	uint64_t last_event;
 	uint64_t n_slots; /* scans end here: all slots from here on are free */
 	struct node_event events[NODE_EVENTS_MAX];
-	struct node_device device[NODE_DEVICES_MAX];
+	struct node_device device[NODE_DEVICES_MAX + 1];
 	struct node_passed passed[NODE_PASSED_MAX];
 	struct node_proc proc[NODE_PROCS_MAX];
 };
@@ -159,6 +162,8 @@ void node_unlock(void);
 void node_stop(void);
 
 bool node_proc_is_alive(const struct node_proc *proc);
+/* The processes of a node may be in several pid namespaces. This /proc shows all of them. */
+const char *node_proc_folder(void);
 /* The number of this process, as the other processes of the node know it. */
 uint32_t node_proc_own(void);
 bool node_proc_start_time(uint32_t pid, uint64_t *ret);

@@ -51,14 +51,14 @@ static uint64_t read_u64(const char *name, uint64_t min, uint64_t max, uint64_t 
 	return missing;
 }
 
-static uint64_t read_size(const char *name, uint64_t missing)
+static uint64_t read_size(const char *name, uint64_t min, uint64_t missing)
 {
 	const char *s = getenv(name);
 	uint64_t value;
 
 	if (!s || !*s)
 		return missing;
-	if (parse_size(s, &value) == 0 && value > 0)
+	if (parse_size(s, &value) == 0 && value >= min)
 		return value;
 	node_debug("%s=%s is not a size: ignored", name, s);
 	return missing;
@@ -118,8 +118,9 @@ void node_config_read(struct node_config *ret)
 	ret->is_coherent = (uint32_t)read_u64("NVSHARE_SIM_COHERENT", 0, 1, 0);
 	ret->is_confidential = (uint32_t)read_u64("NVSHARE_SIM_CONFIDENTIAL", 0, 1, 0);
 	ret->is_mps = (uint32_t)read_u64("NVSHARE_SIM_MPS", 0, 1, 0);
-	ret->context_bytes = read_size("NVSHARE_SIM_CONTEXT", 16ull << 20);
-	ret->bandwidth = read_size("NVSHARE_SIM_BANDWIDTH", 8ull << 30);
+	ret->context_bytes = read_size("NVSHARE_SIM_CONTEXT", 1, 16ull << 20);
+	ret->bandwidth = read_size("NVSHARE_SIM_BANDWIDTH", 1, 8ull << 30);
+	ret->host_memory = read_size("NVSHARE_SIM_HOST_MEMORY", 0, 64ull << 30);
 	read_memory(ret);
 	read_link(ret);
 }

@@ -13,8 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The processes of a node may be in several pid namespaces. Then this shows all of them. */
-static const char *node_proc_folder(void)
+const char *node_proc_folder(void)
 {
 	const char *folder = getenv("NVSHARE_SIM_PROC");
 

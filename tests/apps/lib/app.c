@@ -72,6 +72,7 @@ void app_init_module(struct app *app)
 		{"nvs_spin", offsetof(struct app_kernels, spin)},
 		{"nvs_sum_u32", offsetof(struct app_kernels, sum_u32)},
 		{"nvs_count", offsetof(struct app_kernels, count)},
+		{"nvs_meet", offsetof(struct app_kernels, meet)},
 	};
 	size_t i;
 

@@ -29,7 +29,8 @@ enum app_exit {
 	"NVSHARE_APP_RESOLVE=procaddress looks functions up as the CUDA runtime does.\n"
 
 struct app_kernels {
-	CUfunction empty, fill_u32, verify_u32, lcg_u32, axpy_f32, touch_u8, spin, sum_u32, count;
+	CUfunction empty, fill_u32, verify_u32, lcg_u32, axpy_f32, touch_u8, spin, sum_u32, count,
+		meet;
 };
 
 /* One device's primary context and kernels. */

@@ -12,6 +12,9 @@
 #include "hook/pager/pager.h"
 #include "hook/pager/pager_context.h"
 #include "hook/pools/pools.h"
+#include "hook/table/bypass.h"
+#include "hook/table/reach.h"
+#include "hook/tickets/tickets.h"
 #include "util/clock.h"
 
 #include <errno.h>
@@ -194,7 +197,7 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	if (fake_get(evict_outcome))
 		return fake_get(evict_outcome);
 	budget_swapped_out(dev, bytes - fake_get(evict_first));
-	*ret_move = (struct pager_move){.bytes = bytes, .ns = 1000};
+	*ret_move = (struct pager_move){.bytes = bytes, .copied = bytes, .ns = 1000};
 	return fake_current ? NVSHARE_OUTCOME_SUCCESS : NVSHARE_OUTCOME_INVALID_STATE;
 }
 
@@ -258,6 +261,34 @@ void pager_pin_all(CUdevice dev)
 	budget_pin(dev, mem.resident, NVSHARE_PINNED_PLAIN);
 }
 
+struct pager_copies pager_copies_read(CUdevice dev)
+{
+	(void)dev;
+	return (struct pager_copies){.clean = (uint64_t)fake_get(n_copied) * FAKE_SLAB,
+				     .copied = (uint64_t)fake_get(n_copied) * FAKE_SLAB};
+}
+
+enum pager_ahead pager_copy_ahead(CUdevice dev)
+{
+	(void)dev;
+	if (fake_get(n_copied) >= fake_get(n_to_copy))
+		return PAGER_AHEAD_DONE;
+	fake_count(n_copied);
+	return PAGER_AHEAD_MORE;
+}
+
+void pager_context_load_digests(CUdevice dev, uint64_t max)
+{
+	(void)dev;
+	(void)max;
+}
+
+void pager_drop_copies(CUdevice dev)
+{
+	(void)dev;
+	fake_set(n_copied, 0);
+}
+
 void pager_after_fork_child(void)
 {
 }
@@ -265,6 +296,22 @@ void pager_after_fork_child(void)
 void pools_after_fork_child(void)
 {
 }
+
+void tickets_renew(void)
+{
+}
+
+uint64_t tickets_tick(uint64_t now_ns)
+{
+	(void)now_ns;
+	return UINT64_MAX;
+}
+
+void tickets_after_fork_child(void)
+{
+}
+
+#define fake_has(member, dev) ((fake_get(member) >> (dev)&1) != 0)
 
 /* ---- the second context, and freezing: as the test says ------------------------- */
 
@@ -276,31 +323,52 @@ uint64_t pager_context_bytes(CUdevice dev)
 
 bool pager_context_make(CUdevice dev, uint64_t max)
 {
-	(void)dev;
+	bool can_be = fake_get(can_freeze) && !fake_has(no_second, dev);
+
 	(void)max;
 	fake_count(n_seconds);
-	if (fake_get(can_freeze))
-		fake_set(has_second, 1);
-	return fake_get(can_freeze) != 0;
+	if (can_be)
+		fake_set(has_second, fake_get(has_second) | 1 << dev);
+	return can_be;
 }
 
 CUcontext pager_context_get(CUdevice dev)
 {
-	(void)dev;
-	return fake_get(has_second) ? FAKE_SECOND : NULL;
+	return fake_has(has_second, dev) ? FAKE_SECOND : NULL;
 }
 
 void pager_context_drop(CUdevice dev)
 {
-	(void)dev;
-	if (fake_get(has_second))
+	if (fake_has(has_second, dev))
 		fake_count(n_second_drops);
-	fake_set(has_second, 0);
+	fake_set(has_second, fake_get(has_second) & ~(1 << dev));
 }
 
 uint64_t hostpool_bytes(void)
 {
 	return fake_get(host);
+}
+
+bool hostpool_has_any(void)
+{
+	return fake_get(host) != 0;
+}
+
+bool hostpool_slab_is_due(void)
+{
+	return false;
+}
+
+bool hostpool_may_return(void)
+{
+	return false;
+}
+
+uint64_t pager_return_slab(CUdevice dev, bool is_wanted)
+{
+	(void)dev;
+	(void)is_wanted;
+	return 0;
 }
 
 void hostpool_trim(void)
@@ -373,6 +441,11 @@ void freeze_load(void)
 {
 }
 
+bool reach_look(void)
+{
+	return bypass_seen();
+}
+
 const char *freeze_why_not(void)
 {
 	return fake_get(can_freeze) ? NULL : "the test says so";
@@ -385,9 +458,9 @@ uint32_t freeze_halt(void)
 
 int freeze_prove(CUdevice dev, CUcontext ctx)
 {
-	(void)dev;
 	(void)ctx;
-	fake_set(is_proven, fake_get(can_freeze) && !fake_get(proof_fails));
+	if (fake_get(can_freeze) && !fake_get(proof_fails))
+		fake_set(is_proven, fake_get(is_proven) | 1 << dev);
 	return 0;
 }
 
@@ -404,8 +477,7 @@ void freeze_context_gone(CUcontext ctx)
 
 bool freeze_is_proven(CUdevice dev)
 {
-	(void)dev;
-	return fake_get(is_proven) != 0;
+	return fake_has(is_proven, dev);
 }
 
 int freeze_begin(uint64_t limit_ns)

@@ -51,8 +51,8 @@ struct fake_driver {
 	int freeze_error; /* what freeze_begin() answers */
 	int is_frozen;
 	int is_committed;
-	int is_late; /* the watchdog has thawed when a freeze is to be committed */
-	int is_proven;
+	int is_late;     /* the watchdog has thawed when a freeze is to be committed */
+	int is_proven;   /* a bit for each device */
 	int proof_fails; /* kernels are in its way */
 	int n_proofs;
 	int n_holds;            /* freeze_begin_compute() */
@@ -69,8 +69,11 @@ struct fake_driver {
 	int n_backs;   /* times that the agent tried to put it back */
 	int n_seconds; /* asked for a second context */
 	int n_second_drops;
-	int n_loose; /* slabs of the second context, registered nowhere when it is gone */
-	int has_second;
+	int n_to_copy; /* pieces that can be copied ahead; so many are: */
+	int n_copied;
+	int n_loose;    /* slabs of the second context, registered nowhere when it is gone */
+	int has_second; /* a bit for each device */
+	int no_second;  /* the same: none can be had */
 	int evict_was_frozen;
 	int capture_mode;
 	uint64_t evict_bytes; /* asked for */

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
+
 BUILD = os.environ["NVSHARE_BUILD"]
 SIMGPU = os.path.join(BUILD, "simgpu")
 OURS = os.path.join(BUILD, "libnvshare.so")
@@ -44,12 +46,12 @@ print(json.dumps(said))
 """
 
 
-def ask(*arguments, preload=True, **env):
+def ask(*arguments, preload=True, libraries=SIMGPU, **env):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NVSHARE")}
     with tempfile.TemporaryDirectory() as folder:
         clean.update(
             env,
-            LD_LIBRARY_PATH=SIMGPU,
+            LD_LIBRARY_PATH=libraries,
             NVSHARE_SIM_DIR=folder,
             NVSHARE_SOCK_DIR=folder,  # no scheduler there
             NVSHARE_SIM_MEMORY="1GiB",
@@ -93,3 +95,14 @@ def test_a_limit_shows_without_cuda_too():
 
 def test_tells_the_cards_own_numbers_without_cuda_or_limit():
     assert ask() == ask(preload=False)
+
+
+@pytest.mark.parametrize("which", ["new_by_old", "old_by_new"])
+@pytest.mark.parametrize("limit, total", [("50%", 500), ("400MiB", 400), ("200MiB", 200)])
+def test_a_library_that_calls_itself_is_answered_once(which, limit, total):
+    """The card has 1000 MiB, of which others use 300, 100 of these the driver itself."""
+    libraries = os.path.join(BUILD, "tests/hook/preload", which)
+    said = ask(libraries=libraries, NVSHARE_GPU_MEMORY_LIMIT=limit)
+    used = min(300, total)
+    assert said["v1"] == [n * MIB for n in (total - used, total, used)]
+    assert said["v2"] == [n * MIB for n in (total - used, total, used - 100, 100)]

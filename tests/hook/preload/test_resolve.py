@@ -41,6 +41,14 @@ def test_look_ups_give_ours_for_the_drivers_and_nothing_else(probe, preload, sai
     assert done.returncode == 0
 
 
+def test_a_driver_that_is_preloaded_first_is_reached_through_ours():
+    fake = os.path.join(HERE, "fake", "libcuda.so.1")
+    done = run([os.path.join(HERE, "probe_linked"), ""], [fake, OURS], LD_LIBRARY_PATH=os.path.join(HERE, "fake"))
+    assert done.stdout == ""
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize(
     "command, said",
     [

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "core/gang/gang.h"
+
+#include "core/act.h"
+#include "core/fit.h"
+#include "core/gang/gang_private.h"
+#include "core/grant.h"
+#include "core/list.h"
+#include "core/policy/sleeper.h"
+#include "core/turn.h"
+#include "core/u64.h"
+
+#include <assert.h>
+
+#define SECOND_NS 1000000000ull
+
+void gang_init(struct sched *sched)
+{
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		sched->clients[i].gang_here = (struct sched_gang){.next = SCHED_NONE};
+		list_init(&sched->clients[i].gang_here.members);
+	}
+	sched->changed = SCHED_NONE;
+	list_init(&sched->due);
+}
+
+void gang_mark(struct sched *sched, uint32_t gang)
+{
+	struct sched_gang *g = gang_at(sched, gang);
+
+	if (g->is_changed)
+		return;
+	g->is_changed = true;
+	g->next = sched->changed;
+	sched->changed = gang;
+}
+
+void gang_change(struct sched *sched, uint32_t client)
+{
+	if (sched->clients[client].gang != SCHED_NONE)
+		gang_mark(sched, sched->clients[client].gang);
+}
+
+void gang_leave(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+	uint32_t gang = c->gang;
+
+	if (gang == SCHED_NONE)
+		return;
+	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_GANG), &gang_at(sched, gang)->members,
+		    client);
+	c->gang = SCHED_NONE;
+	c->is_called = c->is_called_off = false;
+	grant_unready(c);
+	if (c->state != SCHED_CLIENT_FREE)
+		fit_change(sched, client);
+	gang_mark(sched, gang);
+}
+
+int gang_join(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+	struct sched_gang *g;
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	if (event->gang != SCHED_NONE &&
+	    (event->gang >= sched->n_clients ||
+	     (event->gang != c->gang && gang_at(sched, event->gang)->members.n >= SCHED_GANG_MAX)))
+		return SCHED_E_CONFIG;
+	if (event->gang != c->gang)
+		gang_leave(sched, event->client);
+	if (event->gang == SCHED_NONE)
+		return 0;
+	g = gang_at(sched, event->gang);
+	g->size = event->gang_size;
+	gang_mark(sched, event->gang);
+	if (event->gang == c->gang)
+		return 0;
+	if (g->members.n == 0)
+		g->has_had = false;
+	c->gang = event->gang;
+	list_push_back(LIST_SLOTS(sched->clients, SCHED_LINK_GANG), &g->members, event->client);
+	fit_change(sched, event->client);
+	return 0;
+}
+
+/* The bytes that members on gpu can have together; pinned of them are theirs already. */
+static uint64_t gang_limit(const struct sched *sched, uint32_t gpu, uint64_t pinned)
+{
+	uint64_t usable = fit_usable(sched, gpu), spare = fit_room(sched, gpu) - usable;
+	uint64_t others = sched->gpus[gpu].sums.pinned - pinned;
+
+	return u64_excess(usable, u64_excess(others, spare));
+}
+
+/*
+ * Members on one GPU may need more than the card has. Or they are more than may be there, or come,
+ * at once.
+ */
+static bool gang_is_apart(const struct sched *sched, uint32_t gang)
+{
+	uint64_t bytes[SCHED_GPUS_MAX] = {0}, pinned[SCHED_GPUS_MAX] = {0};
+	uint32_t n[SCHED_GPUS_MAX] = {0};
+
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		if (!gang_counts(c))
+			continue;
+		/* It may not have said yet what it has made of its budget. */
+		bytes[c->gpu] += u64_max(fit_footprint(c), fit_allowed(c));
+		pinned[c->gpu] += c->counted.pinned;
+		n[c->gpu]++;
+	}
+	for (uint32_t gpu = 0; gpu < SCHED_GPUS_MAX; gpu++) {
+		if (n[gpu] > 1 && (bytes[gpu] > gang_limit(sched, gpu, pinned[gpu]) ||
+				   n[gpu] > fit_degree(sched, gpu) || n[gpu] > TURN_PASSERS_MAX))
+			return true;
+	}
+	return false;
+}
+
+/* The others of its gang wait for a turn that goes with its own. */
+static bool member_stays(const struct sched_client *c)
+{
+	return c->state == SCHED_CLIENT_RUNNING && (c->is_resident || c->is_not_preemptible);
+}
+
+static bool member_is_off(const struct sched_client *c)
+{
+	if (member_stays(c))
+		return true;
+	return c->state == SCHED_CLIENT_WAITING || (c->state == SCHED_CLIENT_IDLE && !c->is_asking);
+}
+
+void gang_look_at_gpus(struct sched *sched, uint32_t gang)
+{
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		sched->gpus[sched->clients[i].gpu].is_dirty = true;
+	}
+}
+
+static void gang_change_displaced(struct sched *sched, uint32_t gang)
+{
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		if (c->is_displaced && c->state == SCHED_CLIENT_STOPPING)
+			fit_change(sched, i);
+	}
+}
+
+static void gang_count_one(struct sched *sched, uint32_t gang)
+{
+	struct sched_gang *g = gang_at(sched, gang);
+	bool was_bound = g->is_bound, was_lacking = g->is_lacking, was_off = g->is_off;
+	bool is_displaced = false;
+	uint32_t n = 0;
+
+	g->has_had = g->members.n > 0 && (g->has_had || g->members.n >= g->size);
+	g->is_lacking = !g->has_had && g->members.n > 0;
+	g->is_off = true;
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		if (!gang_counts(c))
+			continue;
+		n++;
+		g->is_off = g->is_off && member_is_off(c);
+		is_displaced = is_displaced || c->is_displaced;
+	}
+	g->is_apart = n > 1 && gang_is_apart(sched, gang);
+	g->is_bound = g->is_lacking || (n > 1 && !g->is_apart);
+	/* Members that make way count as those of a gang, or as single clients. */
+	if (g->is_bound != was_bound)
+		gang_change_displaced(sched, gang);
+	/* GPUs are kept for one that is displaced: not until somebody else has an event. */
+	if (g->is_bound != was_bound || g->is_lacking != was_lacking ||
+	    (is_displaced && g->is_off != was_off))
+		gang_look_at_gpus(sched, gang);
+}
+
+void gang_count(struct sched *sched)
+{
+	for (uint32_t gang = sched->changed; gang != SCHED_NONE; gang = gang_at(sched, gang)->next)
+		gang_count_one(sched, gang);
+}
+
+/* Somebody of it wants to run, and does not; or is about to stop. */
+static bool gang_is_broken(const struct sched *sched, uint32_t gang)
+{
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		if (!gang_counts(c))
+			continue;
+		if (c->state == SCHED_CLIENT_WAITING || c->state == SCHED_CLIENT_STOPPING ||
+		    c->is_asking)
+			return true;
+	}
+	return gang_at(sched, gang)->is_lacking;
+}
+
+static void member_call_off(struct sched *sched, uint32_t client, bool is_off)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	if (c->is_called_off == is_off)
+		return;
+	c->is_called_off = is_off;
+	fit_change(sched, client);
+}
+
+/* false: there is no room for all of the actions. */
+static bool gang_apply(struct sched *sched, uint32_t gang)
+{
+	bool is_bound = gang_at(sched, gang)->is_bound;
+	bool is_broken = is_bound && gang_is_broken(sched, gang);
+
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		struct sched_client *c = &sched->clients[i];
+
+		if (!gang_counts(c))
+			continue;
+		if (c->state == SCHED_CLIENT_RUNNING)
+			member_call_off(sched, i, is_broken && !member_stays(c));
+		/* The room that it is to get would be of no use to it now. */
+		if (is_broken && c->line == SCHED_LINE_COMING && !member_stays(c)) {
+			bool was_early = c->is_early;
+
+			if (!act_has_room(sched))
+				return false;
+			turn_put_back(sched, i);
+			/* It comes early again, with the one that has woken meanwhile. */
+			if (was_early)
+				sleeper_wait(sched, i);
+		}
+		if (c->is_ready && !is_bound) {
+			grant_unready(c); /* it waits for nobody any more */
+			fit_change(sched, i);
+		}
+		if (c->is_ready && gang_is_ready(sched, i))
+			sched->gpus[c->gpu].is_dirty = true;
+	}
+	return true;
+}
+
+/* Victims and members each have an answer's time, and their bytes come on top. */
+uint64_t gang_patience_ns(const struct sched *sched, uint32_t client)
+{
+	uint64_t bytes = 0;
+
+	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
+	{
+		bytes += fit_footprint(&sched->clients[i]);
+	}
+	return 4 * sched->config.answer_ns + 2 * (bytes >> 30) * SECOND_NS;
+}
+
+void gang_late(struct sched *sched, uint32_t client)
+{
+	uint32_t gang = sched->clients[client].gang;
+
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		struct sched_client *c = &sched->clients[i];
+
+		if (c->state != SCHED_CLIENT_INCOMING || !act_has_room(sched))
+			continue;
+		turn_put_back(sched, i);
+		c->is_resting = true;
+		c->retry_ns = sched->now_ns + sched->config.retry_ns;
+		fit_change(sched, i);
+	}
+}
+
+bool gang_settle(struct sched *sched)
+{
+	bool has_changed = sched->changed != SCHED_NONE;
+
+	while (sched->changed != SCHED_NONE) {
+		uint32_t gang = sched->changed;
+		struct sched_gang *g = gang_at(sched, gang);
+
+		/* It stays marked meanwhile: a second look would change nothing more. */
+		sched->changed = g->next;
+		gang_count_one(sched, gang);
+		if (!gang_apply(sched, gang)) {
+			g->is_changed = false;
+			gang_mark(sched, gang);
+			return true;
+		}
+		gang_count_one(sched, gang);
+		gang_set_due(sched, gang);
+		g->is_changed = false;
+		g->next = SCHED_NONE;
+	}
+	if (!has_changed)
+		return false;
+	for (uint32_t gpu = 0; gpu < SCHED_GPUS_MAX; gpu++) {
+		if (sched->gpus[gpu].is_dirty)
+			return true;
+	}
+	return false;
+}
+
+void sched_gang_status(const struct sched *sched, uint32_t gang, struct sched_gang_status *ret)
+{
+	const struct sched_gang *g = gang_at(sched, gang);
+
+	assert(gang < sched->n_clients);
+	*ret = (struct sched_gang_status){
+		.n_members = g->members.n,
+		.size = g->size,
+		.is_apart = g->is_apart,
+	};
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		enum sched_client_state state = sched->clients[i].state;
+
+		ret->n_running += state == SCHED_CLIENT_RUNNING || state == SCHED_CLIENT_STOPPING;
+		ret->n_waiting += state == SCHED_CLIENT_WAITING || state == SCHED_CLIENT_INCOMING;
+	}
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_CORE_GANG_H
+#define NVS_CORE_GANG_H
+
+/*
+ * Gangs: clients that run on all of their GPUs together, or on none. README.md has the rules.
+ *
+ * A gang is bound while it has two members or more that the rules concern. Members of a gang that
+ * is not bound are like all other clients.
+ *
+ * The members' states change one at a time. gang_settle() looks at each gang that has changed. If a
+ * member waits, stops, or would run and is paused, it calls the other members off.
+ */
+
+#include "core/sched.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void gang_init(struct sched *sched);
+
+/* SCHED_EVENT_GANG. Returns 0, SCHED_E_NO_CLIENT or SCHED_E_CONFIG. */
+int gang_join(struct sched *sched, const struct sched_event *event);
+
+/* client is of no gang any more. */
+void gang_leave(struct sched *sched, uint32_t client);
+
+/* Something of client has changed that its gang may depend on. */
+void gang_change(struct sched *sched, uint32_t client);
+
+/* client is in a bound gang. */
+static inline bool gang_is_bound(const struct sched *sched, uint32_t client)
+{
+	uint32_t gang = sched->clients[client].gang;
+
+	return gang != SCHED_NONE && sched->clients[gang].gang_here.is_bound;
+}
+
+/* Brings the members of struct sched_gang up to date, of those that have changed. */
+void gang_count(struct sched *sched);
+
+/* Carries the rules out for those. true: GPUs are to be looked at again. */
+bool gang_settle(struct sched *sched);
+
+/* ---- admission (gang_admit.c) ------------------------------------------------- */
+
+/* client waits, and its turn has come on its GPU. true: its gang has become due with that. */
+bool gang_call(struct sched *sched, uint32_t client);
+
+/*
+ * The member on gpu of the gang that is the next to get this GPU and all of its others; SCHED_NONE:
+ * no gang is. Others come before it only as far as that does not delay it.
+ */
+uint32_t gang_head(struct sched *sched, uint32_t gpu);
+
+/* All members of client's gang that wait can be chosen now: by a switch, or beside all others. */
+bool gang_can_switch(struct sched *sched, uint32_t client);
+bool gang_fits_beside(const struct sched *sched, uint32_t client);
+
+/* client is a gang_head(), and its gang waits for nothing but those that came last. */
+bool gang_holds_up(const struct sched *sched, uint32_t client);
+
+/* client is the head of its GPU no more: others may pass its gang elsewhere. */
+void gang_passed(struct sched *sched, uint32_t client);
+
+/* All members that come have all that they need, and may run. */
+bool gang_is_ready(const struct sched *sched, uint32_t client);
+
+/* How long a member that is ready waits for the others: longer than all of their moves take. */
+uint64_t gang_patience_ns(const struct sched *sched, uint32_t client);
+
+/* client has waited for so long. Others have their turns, and all members come again later. */
+void gang_late(struct sched *sched, uint32_t client);
+
+/* client waits for its gang. *ret_gpu: as sched_client_status::gang_gpu. */
+bool gang_waits(const struct sched *sched, uint32_t client, uint32_t *ret_gpu);
+
+/* ---- sleepers (gang_early.c) ---------------------------------------------------- */
+
+/*
+ * Sleepers on gpu wait for client's gang, or with it. So they depend on the gang's other GPUs: when
+ * one of those changes, gpu is looked at again.
+ */
+void gang_watch(struct sched *sched, uint32_t client, uint32_t gpu);
+
+/* client, a sleeper, may come before the turn of victim's gang is over: if no member forbids it. */
+bool gang_may_stop_early(const struct sched *sched, uint32_t victim, uint32_t client);
+
+/*
+ * When it may on all of the gang's GPUs; least_ns: of a turn, that each member keeps.
+ * SCHED_NO_DEADLINE: not as long as others there are before both of them.
+ */
+uint64_t gang_stops_early_ns(const struct sched *sched, uint32_t victim, uint32_t client,
+			     uint64_t least_ns);
+
+/* client is in a bound gang that was stopped early on another GPU. */
+bool gang_is_displaced(const struct sched *sched, uint32_t client);
+
+/*
+ * client waits, and was displaced with its gang: the gang is back as soon as the early one goes.
+ * Until then its GPUs are kept for it, since nobody else's turn has come there.
+ */
+bool gang_comes_back(const struct sched *sched, uint32_t client);
+
+/*
+ * client, which was displaced with its gang, is the last member that gets its grant back on its
+ * GPU.
+ */
+bool gang_is_back(const struct sched *sched, uint32_t client);
+
+/* It does not come back: its members wait as others do. */
+void gang_lose_place(struct sched *sched, uint32_t client);
+
+/* All of client's gang are sleepers, and those that wait may come before their turns. */
+bool gang_can_come_early(const struct sched *sched, uint32_t client);
+
+/*
+ * As plan_early(), for all members of client's gang that wait. Those that come beside all others
+ * end nobody's turn: sched_client::ends_ns is 0.
+ */
+uint64_t gang_early_ns(struct sched *sched, uint32_t client);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef NVS_DAEMON_TICKETS_H
+#define NVS_DAEMON_TICKETS_H
+
+/*
+ * GPU memory that processes share by tickets (ipc/ticket_packet.h). The scheduler keeps the
+ * descriptors that owners have left, and gives copies to processes of the same user: the same
+ * uid, and where pods are concerned the same namespace of Kubernetes. It never looks into a
+ * descriptor, and the reaper closes them, since they may be of any kind.
+ *
+ * A ticket ends when its owner withdraws it, or when the owner's pair or process ends. Memory that
+ * others have opened by then stays theirs: they have descriptors, or mappings, of their own.
+ *
+ * Threading: the loop's; a reaper closes descriptors.
+ */
+
+#include "daemon/deadlines.h"
+#include "daemon/event_source.h"
+#include "daemon/peers/quota.h"
+#include "daemon/peers/reaper.h"
+#include "ipc/ticket_packet.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define TICKET_LINKS_MAX 1024 /* processes that share memory */
+
+struct server;
+struct peer;
+struct ticket;
+
+/* A process, as the daemon has it. */
+struct ticket_link {
+	struct event_source input; /* fd */
+	struct event_source end;   /* pidfd */
+	int fd;                    /* the pair's end */
+	int pidfd;                 /* -1: none; the pair alone tells of the end */
+	bool is_used;
+	bool is_paused;
+	pid_t pid;
+	uid_t uid;
+	uint32_t owner;         /* peer::pod.owner */
+	uint32_t n_fds;         /* that are kept, or promised, for its tickets */
+	struct ticket *tickets; /* its own */
+	struct quota_bucket quota;
+};
+
+struct tickets {
+	uint32_t n_fds_max; /* of tickets_fds() */
+	uint32_t n_fds;     /* that are kept, or promised */
+	uint32_t n_closing; /* descriptors that the reaper has */
+	struct ticket_link *links;
+	void *by_id;            /* tsearch() */
+	struct deadline resume; /* paused processes are read again */
+	struct reaper reaper;
+	struct event_source reaped;
+};
+
+/* Of n_fds descriptors of the process, those that tickets may have; before tickets_open(). */
+uint32_t tickets_fds(uint64_t n_fds);
+
+/* 0 or -errno. Needs tickets::n_fds_max. */
+int tickets_open(struct server *server);
+void tickets_close(struct server *server);
+
+/* peer, a tool, has sent TICKETS: it gets its end of a new pair, or a RESULT that says why not. */
+void tickets_join(struct server *server, struct peer *peer, uint32_t seq);
+
+#endif

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The owner's side: which allocations have tickets. */
+
+#include "hook/tickets/tickets.h"
+
+#include "hook/base/hook_log.h"
+#include "hook/base/hook_mutex.h"
+#include "hook/base/random.h"
+#include "hook/gate/gate.h"
+#include "hook/pager/pager_share.h"
+#include "hook/tickets/ticket_link.h"
+#include "util/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A handle has 64 bytes: these, the ticket, and zeros. No handle of the driver's begins so. */
+#define HANDLE_MAGIC     "nvshare ticket 1"
+#define HANDLE_MAGIC_LEN 16
+
+/* While the scheduler is away, tickets_tick() tries so often at most. */
+#define RETRY_NS CLOCK_NS_PER_SEC
+
+struct ticket {
+	struct ticket *next;
+	uint8_t id[TICKET_LEN];
+	struct pager_shared shared;
+	uint32_t generation; /* of the pair on which it was left; 0: on none */
+	bool is_busy;        /* a thread leaves it */
+	bool is_dead;        /* freed meanwhile */
+	uint64_t round;      /* of tickets_renew() */
+};
+
+static struct {
+	struct hook_mutex lock;
+	pthread_cond_t changed; /* a ticket is not busy any more */
+	struct ticket *first;
+	unsigned int n; /* atomic: most programs have none, and frees look here alone */
+	/* The agent's. */
+	uint64_t round;   /* how often the tickets were brought to a scheduler */
+	uint32_t renewed; /* on this pair */
+	uint64_t retry_ns;
+} tickets = {
+	.lock = HOOK_MUTEX(HOOK_LOCK_TICKETS),
+	.changed = PTHREAD_COND_INITIALIZER,
+};
+
+/* ---- handles ----------------------------------------------------------------------- */
+
+bool tickets_is_handle(const CUipcMemHandle *handle)
+{
+	return memcmp(handle->reserved, HANDLE_MAGIC, HANDLE_MAGIC_LEN) == 0;
+}
+
+const uint8_t *tickets_of(const CUipcMemHandle *handle)
+{
+	return (const uint8_t *)handle->reserved + HANDLE_MAGIC_LEN;
+}
+
+static void ticket_write_handle(const uint8_t id[TICKET_LEN], CUipcMemHandle *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	memcpy(ret->reserved, HANDLE_MAGIC, HANDLE_MAGIC_LEN);
+	memcpy(ret->reserved + HANDLE_MAGIC_LEN, id, TICKET_LEN);
+}
+
+/* ---- to the scheduler, without the lock ----------------------------------------------- */
+
+enum leave_result {
+	LEAVE_DONE,
+	LEAVE_FULL,
+	LEAVE_AWAY, /* there is no scheduler, or it does not answer */
+	LEAVE_FREED /* the memory is gone, or the driver does not export it */
+};
+
+static enum leave_result leave_send(const struct ticket_packet *packet, const int *fds,
+				    uint32_t *ret_generation)
+{
+	struct ticket_packet answer;
+	struct pass_many pass;
+
+	if (ticket_link_ask(packet, fds, &answer, &pass, ret_generation))
+		return LEAVE_AWAY;
+	return answer.type == TICKET_TAKEN ? LEAVE_DONE : LEAVE_FULL;
+}
+
+static enum leave_result leave_some(const struct ticket *ticket, size_t first, size_t n,
+				    uint32_t *ret_generation)
+{
+	enum leave_result result = LEAVE_DONE;
+	struct ticket_packet packet;
+	int fds[TICKET_FDS_MAX];
+	size_t n_fds = 0;
+
+	ticket_packet_init(&packet, TICKET_DEPOSIT, ticket->id);
+	packet.memory = (struct ticket_memory){
+		.size = ticket->shared.size,
+		.chunk_size = ticket->shared.chunk_size,
+		.offset = ticket->shared.base - ticket->shared.addr,
+		.bytes = ticket->shared.bytes,
+		.n_chunks = ticket->shared.n_chunks,
+	};
+	packet.first = (uint32_t)first;
+	packet.n = (uint32_t)n;
+	for (; n_fds < n && result == LEAVE_DONE; n_fds++) {
+		fds[n_fds] = ticket_hand(pager_share_chunk(&ticket->shared, first + n_fds));
+		if (fds[n_fds] < 0)
+			result = LEAVE_FREED;
+	}
+	if (result == LEAVE_DONE)
+		result = leave_send(&packet, fds, ret_generation);
+	for (size_t i = 0; i < n_fds; i++)
+		(void)ticket_drop(fds[i]);
+	return result;
+}
+
+/* Also if the scheduler does not know it, or has a part of it. */
+static void ticket_withdraw(const struct ticket *ticket)
+{
+	struct ticket_packet packet, answer;
+	struct pass_many pass;
+
+	/* A pair that has ended has taken its tickets along. */
+	if (!ticket_link_is_up())
+		return;
+	ticket_packet_init(&packet, TICKET_WITHDRAW, ticket->id);
+	(void)ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
+}
+
+/* *ret_generation: of the pair that has them. LEAVE_AWAY: no pair has all of them. */
+static enum leave_result leave_all(const struct ticket *ticket, uint32_t *ret_generation)
+{
+	enum leave_result result = LEAVE_DONE;
+	size_t n_chunks = ticket->shared.n_chunks, n;
+	uint32_t generation = 0;
+
+	if (n_chunks > TICKET_CHUNKS_MAX)
+		return LEAVE_FULL;
+	for (size_t i = 0; i < n_chunks && result == LEAVE_DONE; i += n) {
+		n = n_chunks - i < TICKET_FDS_MAX ? n_chunks - i : TICKET_FDS_MAX;
+		result = leave_some(ticket, i, n, &generation);
+		if (i == 0)
+			*ret_generation = generation;
+		/* A scheduler that restarts meanwhile has got a part of the chunks only. */
+		else if (generation != *ret_generation)
+			result = LEAVE_AWAY;
+	}
+	if (result != LEAVE_DONE)
+		ticket_withdraw(ticket);
+	return result;
+}
+
+#define LEAVE_TRIES 3
+
+static enum leave_result ticket_leave(struct ticket *ticket)
+{
+	enum leave_result result = LEAVE_AWAY;
+	uint32_t generation = 0;
+
+	for (unsigned int i = 0; i < LEAVE_TRIES && result == LEAVE_AWAY; i++)
+		result = leave_all(ticket, &generation);
+	ticket->generation = result == LEAVE_DONE ? generation : 0;
+	return result;
+}
+
+static CUresult leave_error(enum leave_result result)
+{
+	if (result == LEAVE_AWAY)
+		hook_warn_once("this program shares GPU memory with other processes "
+			       "(cuIpcGetMemHandle), which needs nvshare-scheduler; start it, or "
+			       "run the program with NVSHARE_IPC=1");
+	else if (result == LEAVE_FULL)
+		hook_warn_once("nvshare-scheduler keeps no more GPU memory that programs share "
+			       "(cuIpcGetMemHandle); raise its limit of open files (LimitNOFILE=), "
+			       "or run the program with NVSHARE_IPC=1");
+	else if (result == LEAVE_FREED)
+		hook_warn_once("GPU memory that this program shares (cuIpcGetMemHandle) came from "
+			       "another program, and cannot be shared; run the program with "
+			       "NVSHARE_TRANSFER=0");
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* ---- the book ---------------------------------------------------------------------------- */
+
+/* Lock held. */
+static struct ticket *ticket_of(CUdeviceptr base, uint64_t alloc_id)
+{
+	struct ticket *t = tickets.first;
+
+	while (t && (t->shared.base != base || t->shared.id != alloc_id))
+		t = t->next;
+	return t;
+}
+
+bool tickets_is_own(const uint8_t *id)
+{
+	struct ticket *t;
+
+	hook_lock(&tickets.lock);
+	for (t = tickets.first; t && memcmp(t->id, id, TICKET_LEN) != 0;)
+		t = t->next;
+	hook_unlock(&tickets.lock);
+	return t != NULL;
+}
+
+/* Lock held. */
+static void ticket_unlink(struct ticket *ticket)
+{
+	struct ticket **at = &tickets.first;
+
+	while (*at != ticket)
+		at = &(*at)->next;
+	*at = ticket->next;
+	(void)__atomic_sub_fetch(&tickets.n, 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * Leaves a ticket that is busy for the caller. *ret_id: its number. One that the program has freed
+ * meanwhile is gone then, and one that could not be left, unless keeps.
+ */
+static enum leave_result ticket_leave_linked(struct ticket *ticket, bool keeps,
+					     uint8_t ret_id[TICKET_LEN])
+{
+	enum leave_result result = ticket_leave(ticket);
+	bool is_gone;
+
+	memcpy(ret_id, ticket->id, TICKET_LEN);
+	hook_lock(&tickets.lock);
+	ticket->is_busy = false;
+	is_gone = ticket->is_dead || (result != LEAVE_DONE && !keeps);
+	if (is_gone)
+		ticket_unlink(ticket);
+	pthread_cond_broadcast(&tickets.changed);
+	hook_unlock(&tickets.lock);
+	if (is_gone) {
+		ticket_withdraw(ticket);
+		free(ticket);
+	}
+	return result;
+}
+
+static struct ticket *ticket_new(const struct pager_shared *shared)
+{
+	struct ticket *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	if (!random_fill(t->id, sizeof(t->id))) {
+		free(t);
+		return NULL;
+	}
+	t->id[0] |= 1; /* not all zero */
+	t->shared = *shared;
+	return t;
+}
+
+/* The scheduler has it. */
+static bool ticket_is_left(const struct ticket *ticket)
+{
+	return ticket->generation == ticket_link_generation() && ticket_link_is_up();
+}
+
+/*
+ * The ticket of the allocation, a new one if need be, busy for the caller. NULL: the scheduler has
+ * it already, and *ret_id is its number; or there is no memory (*ret_is_left is false).
+ */
+static struct ticket *ticket_claim(const struct pager_shared *shared, bool *ret_is_left,
+				   uint8_t ret_id[TICKET_LEN])
+{
+	struct ticket *fresh = ticket_new(shared), *t;
+
+	hook_lock(&tickets.lock);
+	while ((t = ticket_of(shared->base, shared->id)) && t->is_busy)
+		hook_wait(&tickets.changed, &tickets.lock);
+	if (!t && fresh) {
+		t = fresh;
+		fresh = NULL;
+		t->next = tickets.first;
+		tickets.first = t;
+		(void)__atomic_add_fetch(&tickets.n, 1, __ATOMIC_RELEASE);
+	}
+	*ret_is_left = t && ticket_is_left(t);
+	if (*ret_is_left)
+		memcpy(ret_id, t->id, TICKET_LEN);
+	else if (t)
+		t->is_busy = true;
+	hook_unlock(&tickets.lock);
+	free(fresh);
+	return *ret_is_left ? NULL : t;
+}
+
+CUresult tickets_make(CUdeviceptr ptr, CUipcMemHandle *ret)
+{
+	enum leave_result result = LEAVE_DONE;
+	struct pager_shared shared;
+	uint8_t id[TICKET_LEN];
+	struct ticket *ticket;
+	bool is_there, is_left;
+
+	/* Memory that nobody can open need not be pinned. */
+	if (!ticket_link_reach())
+		return leave_error(LEAVE_AWAY);
+	gate_enter();
+	is_there = pager_share(ptr, &shared);
+	gate_leave();
+	if (!is_there)
+		return CUDA_ERROR_INVALID_VALUE;
+	ticket = ticket_claim(&shared, &is_left, id);
+	if (!ticket && !is_left)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (ticket)
+		result = ticket_leave_linked(ticket, false, id);
+	if (result != LEAVE_DONE)
+		return leave_error(result);
+	ticket_write_handle(id, ret);
+	return CUDA_SUCCESS;
+}
+
+/* Takes those of the allocation at base, or of ctx, out of the book. Returns them as a list. */
+static struct ticket *tickets_take(CUdeviceptr base, CUcontext ctx)
+{
+	struct ticket *list = NULL, *t, **at;
+
+	hook_lock(&tickets.lock);
+	for (at = &tickets.first; (t = *at);) {
+		if (ctx ? t->shared.ctx != ctx : t->shared.base != base) {
+			at = &t->next;
+		} else if (t->is_busy) {
+			t->is_dead = true;
+			at = &t->next;
+		} else {
+			*at = t->next;
+			(void)__atomic_sub_fetch(&tickets.n, 1, __ATOMIC_RELEASE);
+			t->next = list;
+			list = t;
+		}
+	}
+	hook_unlock(&tickets.lock);
+	return list;
+}
+
+static void tickets_end(struct ticket *list)
+{
+	struct ticket *next;
+
+	for (; list; list = next) {
+		next = list->next;
+		ticket_withdraw(list);
+		free(list);
+	}
+}
+
+void tickets_freed(CUdeviceptr ptr)
+{
+	if (__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
+		tickets_end(tickets_take(ptr, NULL));
+}
+
+void tickets_context_gone(CUcontext ctx)
+{
+	if (__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
+		tickets_end(tickets_take(0, ctx));
+	opened_context_gone(ctx);
+}
+
+/* One that the scheduler has not got, and that was not tried in this round; busy then. */
+static struct ticket *tickets_claim_lost(uint64_t round)
+{
+	struct ticket *t;
+
+	hook_lock(&tickets.lock);
+	for (t = tickets.first; t; t = t->next) {
+		if (!t->is_busy && t->round != round && !ticket_is_left(t))
+			break;
+	}
+	if (t) {
+		t->is_busy = true;
+		t->round = round;
+	}
+	hook_unlock(&tickets.lock);
+	return t;
+}
+
+void tickets_renew(void)
+{
+	uint8_t id[TICKET_LEN];
+	struct ticket *ticket;
+
+	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
+		return;
+	tickets.round++;
+	while ((ticket = tickets_claim_lost(tickets.round))) {
+		if (ticket_leave_linked(ticket, true, id) == LEAVE_AWAY)
+			return; /* until the next look, or the next scheduler */
+	}
+	tickets.renewed = ticket_link_generation();
+}
+
+static bool tickets_are_lost(void)
+{
+	return __atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE) &&
+	       (!ticket_link_is_up() || tickets.renewed != ticket_link_generation());
+}
+
+uint64_t tickets_tick(uint64_t now_ns)
+{
+	if (!tickets_are_lost())
+		return UINT64_MAX;
+	if (now_ns >= tickets.retry_ns) {
+		tickets.retry_ns = now_ns + RETRY_NS;
+		tickets_renew();
+	}
+	return tickets_are_lost() ? tickets.retry_ns : UINT64_MAX;
+}
+
+/* A child has no GPU memory of its parent's. */
+void tickets_after_fork_child(void)
+{
+	hook_mutex_renew(&tickets.lock, HOOK_LOCK_TICKETS);
+	(void)pthread_cond_init(&tickets.changed, NULL);
+	tickets.first = NULL;
+	tickets.n = 0;
+	opened_after_fork_child();
+	ticket_link_after_fork_child();
+}

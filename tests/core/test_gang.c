@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Gangs: clients that run on all of their GPUs together, or on none. Two cards of 100 GiB. */
+
+#include "rig.h"
+
+static struct rig rig;
+
+static int set_up(void **state)
+{
+	(void)state;
+	rig_init(&rig);
+	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_GPU,
+							     .gpu = 1,
+							     .bytes = 100 * GIB}),
+			 0);
+	rig_turns(&rig, 40);
+	return 0;
+}
+
+static void join_on(uint32_t client, uint32_t gpu)
+{
+	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_JOIN,
+							     .client = client,
+							     .gpu = gpu}),
+			 0);
+}
+
+static int into_gang(uint32_t client, uint32_t gang, uint32_t size)
+{
+	return rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_GANG,
+						   .client = client,
+						   .gang = gang,
+						   .gang_size = size});
+}
+
+static void ask(uint32_t client, uint64_t gib)
+{
+	rig_request(&rig, client, rig_want(rig_mem(0, 0, 0), gib, 0));
+}
+
+/* A member of gang, which has run and has gib on its card. */
+static void run_member(uint32_t client, uint32_t gpu, uint32_t gang, uint64_t gib)
+{
+	join_on(client, gpu);
+	if (gang != SCHED_NONE)
+		assert_int_equal(into_gang(client, gang, 0), 0);
+	ask(client, gib);
+	if (rig_state(&rig, client) == SCHED_CLIENT_RUNNING)
+		assert_int_equal(rig_memory(&rig, client, rig_mem(gib, 0, 0)), 0);
+}
+
+/* The gang of the clients 0 and 1, with 60 GiB on each card. */
+static void run_gang(void)
+{
+	run_member(0, 0, 7, 60);
+	run_member(1, 1, 7, 60);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
+}
+
+/* client has stopped, and gives back what it was asked for. */
+static void stop_done(uint32_t client)
+{
+	const struct sched_client *c = &rig.clients[client];
+	uint64_t out = c->drop_bytes < c->memory.resident ? c->drop_bytes : c->memory.resident;
+	uint64_t kept = (c->memory.resident - out) / GIB;
+
+	assert_int_equal(rig_release(&rig, client,
+				     rig_mem(kept, c->memory.swapped / GIB + out / GIB, 0), true),
+			 0);
+}
+
+/* All that is under way comes to its end: stops, evictions, restores and allocations. */
+static void settle(void)
+{
+	for (uint32_t i = 0; i < RIG_CLIENTS; i++) {
+		const struct sched_client *c = &rig.clients[i];
+		uint64_t all = (c->memory.resident + c->memory.swapped) / GIB;
+
+		if (c->task == SCHED_TASK_DROP) {
+			stop_done(i);
+			i = UINT32_MAX;
+		} else if (c->task == SCHED_TASK_RESTORE && c->budget >= all * GIB) {
+			assert_int_equal(rig_memory(&rig, i, rig_mem(all, 0, 0)), 0);
+			i = UINT32_MAX;
+		} else if (c->state == SCHED_CLIENT_RUNNING && c->memory.resident < c->budget) {
+			assert_int_equal(rig_memory(&rig, i, rig_mem(c->budget / GIB, 0, 0)), 0);
+		}
+	}
+}
+
+static bool runs(uint32_t client)
+{
+	return rig_state(&rig, client) == SCHED_CLIENT_RUNNING;
+}
+
+static void nobody_runs_before_all_have_come(void **state)
+{
+	(void)state;
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 2), 0);
+	ask(0, 10);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_why(&rig, 0), SCHED_WAIT_GANG);
+	assert_int_equal(rig_status(&rig, 0).gang_gpu, SCHED_NONE);
+	join_on(1, 1);
+	assert_int_equal(into_gang(1, 7, 2), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+	ask(1, 10);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
+	/* It has had them: one that leaves holds nobody up. */
+	rig_leave(&rig, 1);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+	assert_int_equal(into_gang(0, 7, 2), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+}
+
+static void all_members_stop_in_one_step(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 1, SCHED_NONE, 60);
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_WAITING);
+	rig_clear(&rig);
+	rig_at(&rig, 41 * S);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 20 * GIB);
+	/* Nobody needs its memory. */
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 0);
+	stop_done(1);
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_RUNNING);
+	stop_done(0);
+	/* The other card is free; but not without its mate. */
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_why(&rig, 0), SCHED_WAIT_GANG);
+	assert_int_equal(rig_status(&rig, 0).gang_gpu, 1);
+	assert_int_equal(rig_status(&rig, 1).gang_gpu, SCHED_NONE);
+	rig_memory(&rig, 2, rig_mem(60, 0, 0));
+	rig_at(&rig, 90 * S);
+	settle();
+	assert_true(runs(0) && runs(1));
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_WAITING);
+}
+
+static void members_run_when_all_have_their_memory(void **state)
+{
+	(void)state;
+	all_members_stop_in_one_step(state);
+	/* Both members come: the first has nothing to bring in. */
+	rig_at(&rig, 140 * S);
+	settle();
+	assert_true(runs(2));
+	rig_at(&rig, rig.now + 45 * S);
+	stop_done(2);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_INCOMING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
+	assert_int_equal(rig.clients[1].task, SCHED_TASK_RESTORE);
+	rig_memory(&rig, 1, rig_mem(60, 0, 0));
+	assert_true(runs(0) && runs(1));
+}
+
+static void two_gangs_take_turns_and_are_never_torn(void **state)
+{
+	uint32_t n_a = 0, n_b = 0;
+
+	(void)state;
+	run_gang();
+	run_member(2, 0, 9, 60);
+	run_member(3, 1, 9, 60);
+	for (int i = 0; i < 12; i++) {
+		rig_at(&rig, rig.now + 41 * S);
+		settle();
+		assert_int_equal(runs(0), runs(1));
+		assert_int_equal(runs(2), runs(3));
+		assert_true(runs(0) != runs(2));
+		n_a += runs(0);
+		n_b += runs(2);
+	}
+	assert_int_equal(n_a, 6);
+	assert_int_equal(n_b, 6);
+}
+
+static void others_go_on_where_only_one_gpu_is_its_turn(void **state)
+{
+	(void)state;
+	run_member(4, 1, SCHED_NONE, 80);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	join_on(1, 1);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	ask(1, 60);
+	ask(0, 60);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_status(&rig, 0).gang_gpu, 1);
+	run_member(5, 0, SCHED_NONE, 80);
+	assert_true(runs(5));
+	rig_at(&rig, rig.now + 41 * S);
+	settle();
+	assert_true(runs(0) && runs(1));
+	assert_false(runs(4) || runs(5));
+}
+
+static void a_member_that_comes_late_joins_where_it_fits(void **state)
+{
+	(void)state;
+	run_member(0, 0, 7, 60);
+	run_member(2, 1, SCHED_NONE, 30);
+	rig_clear(&rig);
+	run_member(1, 1, 7, 60);
+	assert_true(runs(0) && runs(1) && runs(2));
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+}
+
+static void a_member_that_comes_late_calls_the_others_off(void **state)
+{
+	(void)state;
+	run_member(0, 0, 7, 60);
+	run_member(2, 1, SCHED_NONE, 80);
+	run_member(1, 1, 7, 60);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 0);
+	stop_done(0);
+	rig_at(&rig, 41 * S);
+	settle();
+	assert_true(runs(0) && runs(1));
+}
+
+static void a_paused_member_stops_all(void **state)
+{
+	struct sched_event pause = {.type = SCHED_EVENT_PAUSE, .client = 1, .is_paused = true};
+
+	(void)state;
+	run_gang();
+	assert_int_equal(rig_step(&rig, pause), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+	settle();
+	rig_at(&rig, 1000 * S);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	pause.is_paused = false;
+	assert_int_equal(rig_step(&rig, pause), 0);
+	assert_true(runs(0) && runs(1));
+}
+
+static void a_hung_member_holds_nobody_up(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 1, SCHED_NONE, 60);
+	rig_at(&rig, 41 * S);
+	stop_done(0);
+	/* The other one never answers. */
+	rig_at(&rig, 120 * S);
+	assert_true(rig_status(&rig, 1).hung);
+	assert_true(runs(0));
+}
+
+static void a_death_while_they_come_lets_the_other_run(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 1, SCHED_NONE, 60);
+	rig_at(&rig, 41 * S);
+	settle();
+	assert_true(runs(2));
+	rig_at(&rig, 90 * S);
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_INCOMING);
+	rig_leave(&rig, 1);
+	assert_true(runs(0));
+}
+
+static void a_member_put_back_takes_the_others_along(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 1, SCHED_NONE, 60);
+	rig_at(&rig, 41 * S);
+	settle();
+	rig_at(&rig, 90 * S);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_INCOMING);
+	/* Its victim cannot be stopped after all. */
+	assert_int_equal(rig_fail(&rig, 2, 1), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+}
+
+static void members_that_do_not_fit_together_are_apart(void **state)
+{
+	struct sched_gang_status status;
+
+	(void)state;
+	run_member(0, 0, 7, 60);
+	run_member(1, 0, 7, 60);
+	assert_true(runs(0));
+	sched_gang_status(&rig.sched, 7, &status);
+	assert_true(status.is_apart);
+	assert_int_equal(status.n_members, 2);
+	rig_at(&rig, 41 * S);
+	settle();
+	assert_true(!runs(0) && runs(1));
+}
+
+static void members_on_one_gpu_run_together(void **state)
+{
+	(void)state;
+	run_member(2, 0, SCHED_NONE, 80);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	join_on(1, 0);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	ask(0, 40);
+	ask(1, 40);
+	rig_at(&rig, 41 * S);
+	settle();
+	assert_true(runs(0) && runs(1) && !runs(2));
+}
+
+static void critical_members_stay(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(
+			rig_step(&rig,
+				 (struct sched_event){.type = SCHED_EVENT_JOIN,
+						      .client = i,
+						      .gpu = i,
+						      .claim = {SCHED_PRIORITY_CRITICAL, 0, 0}}),
+			0);
+		assert_int_equal(into_gang(i, 7, 2), 0);
+	}
+	run_member(2, 0, SCHED_NONE, 60);
+	run_member(3, 1, SCHED_NONE, 60);
+	ask(0, 50);
+	ask(1, 50);
+	/* One stop, and nobody's turn. */
+	settle();
+	assert_true(runs(0) && runs(1));
+	rig_at(&rig, 1000 * S);
+	assert_true(runs(0) && runs(1));
+}
+
+static void a_gang_waits_for_a_gpu_that_is_out(void **state)
+{
+	struct sched_event gpu = {
+		.type = SCHED_EVENT_GPU, .gpu = 1, .bytes = 100 * GIB, .is_out = true};
+
+	(void)state;
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	join_on(1, 1);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	assert_int_equal(rig_step(&rig, gpu), 0);
+	ask(1, 10);
+	ask(0, 10);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_why(&rig, 0), SCHED_WAIT_GANG);
+	assert_int_equal(rig_status(&rig, 0).gang_gpu, 1);
+	gpu.is_out = false;
+	assert_int_equal(rig_step(&rig, gpu), 0);
+	assert_true(runs(0) && runs(1));
+}
+
+static void a_crowd_on_one_gpu_is_apart(void **state)
+{
+	struct sched_gang_status status;
+
+	(void)state;
+	for (uint32_t i = 0; i < 20; i++) {
+		join_on(i, 0);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+	run_member(50, 0, SCHED_NONE, 80);
+	for (uint32_t i = 0; i < 20; i++)
+		ask(i, 2);
+	sched_gang_status(&rig.sched, 7, &status);
+	assert_true(status.is_apart);
+	for (int turn = 0; turn < 3; turn++) {
+		rig_at(&rig, rig.now + 41 * S);
+		settle();
+	}
+	for (uint32_t i = 0; i < 20; i++)
+		assert_int_not_equal(rig_status(&rig, i).last_scheduled_ns, SCHED_NO_DEADLINE);
+}
+
+static void a_gang_whose_turn_has_come_waits_for_no_event(void **state)
+{
+	(void)state;
+	run_member(2, 0, SCHED_NONE, 80);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	join_on(1, 1);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	rig_at(&rig, 1000 * S);
+	/* Its other member wants nothing. */
+	ask(0, 60);
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_STOPPING);
+}
+
+static void members_that_are_ready_go_on_when_they_are_apart(void **state)
+{
+	(void)state;
+	run_member(2, 1, SCHED_NONE, 80);
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(i, 0);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+	join_on(3, 1);
+	assert_int_equal(into_gang(3, 7, 0), 0);
+	ask(3, 60);
+	ask(0, 10);
+	ask(1, 10);
+	rig_at(&rig, 41 * S);
+	/* The third one's victim is still on its way out. */
+	assert_true(rig.clients[0].is_ready && rig.clients[1].is_ready);
+	rig.config.mode = SCHED_MODE_SERIAL;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_true(runs(0) != runs(1));
+}
+
+static void a_crowd_is_no_gang(void **state)
+{
+	(void)state;
+	assert_int_equal(into_gang(0, 7, 0), SCHED_E_NO_CLIENT);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, RIG_CLIENTS, 0), SCHED_E_CONFIG);
+	assert_int_equal(into_gang(0, SCHED_NONE, 0), 0);
+	assert_int_equal(rig_status(&rig, 0).gang, SCHED_NONE);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+	const struct CMUnitTest tests[] = {
+		TEST(nobody_runs_before_all_have_come),
+		TEST(all_members_stop_in_one_step),
+		TEST(members_run_when_all_have_their_memory),
+		TEST(two_gangs_take_turns_and_are_never_torn),
+		TEST(others_go_on_where_only_one_gpu_is_its_turn),
+		TEST(a_member_that_comes_late_joins_where_it_fits),
+		TEST(a_member_that_comes_late_calls_the_others_off),
+		TEST(a_paused_member_stops_all),
+		TEST(a_hung_member_holds_nobody_up),
+		TEST(a_death_while_they_come_lets_the_other_run),
+		TEST(a_member_put_back_takes_the_others_along),
+		TEST(members_that_do_not_fit_together_are_apart),
+		TEST(members_on_one_gpu_run_together),
+		TEST(critical_members_stay),
+		TEST(a_gang_waits_for_a_gpu_that_is_out),
+		TEST(a_crowd_on_one_gpu_is_apart),
+		TEST(a_gang_whose_turn_has_come_waits_for_no_event),
+		TEST(members_that_are_ready_go_on_when_they_are_apart),
+		TEST(a_crowd_is_no_gang),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

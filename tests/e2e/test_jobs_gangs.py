@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gangs in the queue of jobs: `nvsharectl run --gang NAME --gang-size N` starts all of them, or none."""
+
+from conftest import until
+from jobs_node import node  # noqa: F401
+from test_jobs import run_here
+from test_jobs_deaths import restart
+
+
+def member(node, gang, size=2, *options):
+    """A job of a gang that ends when all members of its gang run: alone it would hold its place for ever."""
+    here = f"{node.folder}/{gang}"
+    script = f"echo x >>{here}; while [ $(wc -l <{here}) -lt {size} ]; do sleep 0.02; done"
+    return node.run("--memory", "1M", *options, "--gang", gang, "--gang-size", str(size), "--", "sh", "-c", script)
+
+
+def waiting(node, program, why):
+    """Its job, which waits for that reason."""
+    def found():
+        job = node.job(program)
+        return job if job and job["state"] == "waiting" and job["why"] == why else None
+    return until(f"a job that waits for {why}", found)
+
+
+def degree(node, places):
+    node.start_scheduler(NVSHARE_SHARING_DEGREE=str(places))
+
+
+def test_two_gangs_that_come_alternately_both_finish(node):  # noqa: F811
+    degree(node, 2)
+    held = [node.hold("--memory", "1M") for _ in range(2)]
+    for program in held:
+        node.await_state(program, "running")
+    first = member(node, "a")
+    job = waiting(node, first, "members")
+    assert job["text"] == "waits for 1 more of gang a"
+    second = member(node, "b")
+    waiting(node, second, "members")
+    programs = [first, second, member(node, "a"), member(node, "b")]
+    for program in programs:
+        waiting(node, program, "gang")
+    assert "waits for places for all of gang b" in node.ctl("queue").stdout
+    node.flag("enough").touch()
+    for program in programs:
+        program.expect(0)
+    node.expect_no_jobs()
+
+
+def test_a_gang_that_lacks_members_lets_others_go(node):  # noqa: F811
+    degree(node, 2)
+    alone = member(node, "a")
+    waiting(node, alone, "members")
+    for _ in range(3):
+        assert run_here(node, "--memory", "1M", "--", "true").returncode == 0
+    other = member(node, "a")
+    other.expect(0)
+    alone.expect(0)
+    node.expect_no_jobs()
+
+
+def test_a_gang_waits_for_another_member_when_one_dies(node):  # noqa: F811
+    degree(node, 2)
+    held = node.hold("--memory", "1M")
+    node.await_state(held, "running")
+    first, second, dies = member(node, "a"), member(node, "b"), member(node, "a")
+    for program in (first, dies):
+        waiting(node, program, "gang")
+    dies.kill()
+    assert waiting(node, first, "members")["text"] == "waits for 1 more of gang a"
+    node.flag("enough").touch()
+    held.expect(0)
+    for program in (member(node, "a"), first, member(node, "b"), second):
+        program.expect(0)
+    node.expect_no_jobs()
+
+
+def test_a_gang_that_can_never_start_is_refused_by_its_name(node):  # noqa: F811
+    degree(node, 2)
+    for size in ("3", "100"):
+        done = run_here(node, "--memory", "1M", "--gang", "big", "--gang-size", size, "--", "true")
+        assert done.returncode == 125 and "gang 'big'" in done.stderr and size in done.stderr
+    alone = member(node, "a")
+    waiting(node, alone, "members")
+    done = run_here(node, "--memory", "1M", "--gang", "a", "--gang-size", "3", "--", "true")
+    assert done.returncode == 125 and "gang 'a' has another size than 3" in done.stderr
+    alone.kill()
+    # A gang of one, or without a size, is not the queue's concern.
+    assert run_here(node, "--gang", "a", "--gang-size", "1", "--", "true").returncode == 0
+    assert run_here(node, "--gang", "a", "--", "true").returncode == 0
+
+
+def test_a_restart_of_the_scheduler_keeps_gangs(node):  # noqa: F811
+    degree(node, 2)
+    held = node.hold("--memory", "1M")
+    node.await_state(held, "running")
+    whole = [member(node, "a"), member(node, "a")]
+    for program in whole:
+        waiting(node, program, "gang")
+    lacking = member(node, "b")
+    waiting(node, lacking, "members")
+    for _ in range(2):  # the second time from the journal that was written anew
+        restart(node)
+        for program in whole:
+            waiting(node, program, "gang")
+        waiting(node, lacking, "members")
+    node.flag("enough").touch()
+    for program in whole:
+        program.expect(0)
+    waiting(node, lacking, "members")
+    last = member(node, "b")
+    last.expect(0)
+    lacking.expect(0)
+    node.expect_no_jobs()
+
+
+def test_a_member_that_starts_again_joins_those_that_run(node):  # noqa: F811
+    degree(node, 2)
+    gang = ["--memory", "1M", "--gang", "a", "--gang-size", "2"]
+    hold = f"while [ ! -e {node.flag('enough')} ]; do sleep 0.02; done"
+    stays = node.run(*gang, "--", "sh", "-c", hold)
+    leaves = node.run(*gang, "--", "false")
+    assert leaves.wait() == 1
+    node.await_state(stays, "running")
+    assert run_here(node, *gang, "--", "true").returncode == 0
+    assert node.job(stays)["state"] == "running"

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tickets on the wire (src/ipc/ticket_packet.h): the real scheduler, and processes that misbehave. Memfds are memory."""
+
+import array
+import contextlib
+import os
+import pathlib
+import socket
+import struct
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import wire  # noqa: E402
+from scheduler_node import node, until  # noqa: E402,F401
+
+MAGIC = 0x5453564E
+DEPOSIT, WITHDRAW, OPEN, TAKEN, MEMORY, NONE = range(6)
+UNKNOWN, STARTING, FULL = 1, 2, 3
+FORM = struct.Struct("<IHH16s4I5Q")
+MIB = 1 << 20
+
+
+def packet(kind, ticket=b"t" * 16, first=0, n=0, reason=0, memory=(0,) * 5, magic=MAGIC, reserved=0):
+    return FORM.pack(magic, 1, kind, ticket, first, n, reason, reserved, *memory)
+
+
+def chunks(n, offset=0):
+    """size, chunk size, offset, bytes, chunks"""
+    return n * MIB, MIB, offset, n * MIB - offset, n
+
+
+class Sharer:
+    def __init__(self, node):  # noqa: F811
+        self.wire = wire.Wire(node.path)
+        self.wire.send("TICKETS", b"\0" * 8)
+        self.wire.expect("TICKET_PAIR")
+        (fd,) = self.wire.passed
+        self.wire.close()
+        self.pair = socket.socket(fileno=fd)
+        self.pair.settimeout(wire.PATIENCE)
+
+    def send(self, data, fds=()):
+        self.pair.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+
+    def hear(self):
+        """(kind, reason, memory, first, descriptors); None at the end."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self.pair, 4096, 253)
+        except ConnectionResetError:
+            return None
+        if not data:
+            return None
+        _, _, kind, _, first, n, reason, _, *memory = FORM.unpack(data)
+        assert n == len(fds)
+        return kind, reason, tuple(memory), first, fds
+
+    def ask(self, *args, fds=(), **more):
+        self.send(packet(*args, **more), fds)
+        return self.hear()
+
+    def leave(self, ticket, n, offset=0):
+        memory = chunks(n, offset)
+        for first in range(0, n, 64):
+            part = min(64, n - first)
+            fds = [os.memfd_create("chunk") for _ in range(part)]
+            for i, fd in enumerate(fds):
+                os.pwrite(fd, b"%d" % (first + i), 0)
+            answer = self.ask(DEPOSIT, ticket, first=first, n=part, memory=memory, fds=fds)
+            for fd in fds:
+                os.close(fd)
+            if answer[0] != TAKEN:
+                return answer[1]
+        return TAKEN
+
+    def contents(self, ticket, n):
+        found = []
+        while len(found) < n:
+            kind, reason, memory, first, fds = self.ask(OPEN, ticket, first=len(found))
+            if kind == NONE:
+                return reason
+            assert kind == MEMORY and memory[4] == n and first == len(found)
+            found += [int(os.pread(fd, 16, 0)) for fd in fds]
+            for fd in fds:
+                os.close(fd)
+        return found
+
+
+def files(node):  # noqa: F811
+    """What the scheduler's descriptors are."""
+    folder = f"/proc/{node.process.pid}/fd"
+    found = []
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"{folder}/{name}"))
+    return found
+
+
+def kept(node):  # noqa: F811
+    return sum(file.startswith("/memfd:chunk") for file in files(node))
+
+
+def test_who_has_the_ticket_gets_the_chunks_in_order(node):  # noqa: F811
+    node.start()
+    owner, other = Sharer(node), Sharer(node)
+    assert owner.leave(b"a" * 16, 100, offset=5) == TAKEN and kept(node) == 100
+    assert other.contents(b"a" * 16, 100) == list(range(100))
+    assert other.ask(OPEN, b"a" * 16, first=1)[2] == chunks(100, 5)
+    assert other.contents(b"b" * 16, 1) == STARTING  # its owner may come in a moment
+    # Another cannot withdraw it; its owner can.
+    assert other.ask(WITHDRAW, b"a" * 16)[0] == TAKEN and kept(node) == 100
+    assert owner.ask(WITHDRAW, b"a" * 16)[0] == TAKEN
+    until("its descriptors", lambda: kept(node) == 0)
+    assert other.contents(b"a" * 16, 100) in (STARTING, UNKNOWN)
+
+
+def test_a_ticket_that_is_left_again_is_the_new_one(node):  # noqa: F811
+    """An owner that has heard no answer does not know whether it was taken."""
+    node.start()
+    owner, other = Sharer(node), Sharer(node)
+    assert owner.leave(b"a" * 16, 3) == TAKEN and owner.leave(b"a" * 16, 2) == TAKEN
+    assert other.contents(b"a" * 16, 2) == [0, 1]
+    until("the first one's end", lambda: kept(node) == 2)
+
+
+def test_half_a_ticket_is_none(node):  # noqa: F811
+    node.start()
+    owner, other = Sharer(node), Sharer(node)
+    fd = os.memfd_create("chunk")
+    assert owner.ask(DEPOSIT, n=1, memory=chunks(2), fds=[fd])[0] == TAKEN
+    assert other.ask(OPEN)[0] == NONE
+    assert owner.ask(DEPOSIT, first=1, n=1, memory=chunks(2), fds=[fd])[0] == TAKEN
+    assert other.ask(OPEN)[0] == MEMORY
+    os.close(fd)
+
+
+def test_tickets_end_with_their_owner(node):  # noqa: F811
+    node.start()
+    owner, other = Sharer(node), Sharer(node)
+    for i in range(5):
+        assert owner.leave(bytes([i + 1]) * 16, 3) == TAKEN
+    assert kept(node) == 15
+    owner.pair.close()
+    until("all of them", lambda: kept(node) == 0)
+    assert other.ask(OPEN, b"\1" * 16)[0] == NONE
+
+
+def test_a_process_has_a_part_of_the_descriptors(node):  # noqa: F811
+    node.start(command=["prlimit", "--nofile=4096:4096"])
+    owner, other = Sharer(node), Sharer(node)
+    assert owner.leave(b"a" * 16, 32) == TAKEN  # 4096 / 64 / 2
+    assert owner.leave(b"b" * 16, 1) == FULL
+    assert other.leave(b"c" * 16, 32) == TAKEN
+    assert Sharer(node).leave(b"d" * 16, 1) == FULL
+    assert owner.ask(WITHDRAW, b"a" * 16)[0] == TAKEN
+    until("room", lambda: owner.leave(b"b" * 16, 1) == TAKEN)
+
+
+HOSTILE = {
+    "short": (packet(OPEN)[:-1], 0),
+    "long": (packet(OPEN) + b"x", 0),
+    "empty": (b"", 3),
+    "magic": (packet(OPEN, magic=1), 0),
+    "reserved": (packet(OPEN, reserved=1), 0),
+    "sender": (packet(TAKEN), 0),
+    "no ticket": (packet(OPEN, b"\0" * 16), 0),
+    "unasked": (packet(OPEN), 3),
+    "fewer": (packet(DEPOSIT, n=3, memory=chunks(3)), 2),
+    "more": (packet(DEPOSIT, n=3, memory=chunks(3)), 4),
+    "many": (packet(DEPOSIT, n=65, memory=chunks(65)), 65),
+    "sizes": (packet(DEPOSIT, n=1, memory=(MIB, MIB, 1, MIB, 1)), 1),
+    "behind": (packet(DEPOSIT, first=3, n=1, memory=chunks(3)), 1),
+    "beyond": (packet(OPEN, b"a" * 16, first=3), 0),
+    "another's": (packet(DEPOSIT, b"b" * 16, n=1, memory=chunks(3)), 1),
+    "out of order": (packet(DEPOSIT, b"a" * 16, first=1, n=1, memory=chunks(3)), 1),
+    "a part of other sizes": (packet(DEPOSIT, b"a" * 16, first=3, n=1, memory=chunks(4)), 1),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_wrong_packet_ends_the_pair_alone(node, what):  # noqa: F811
+    node.start()
+    bad, good = Sharer(node), Sharer(node)
+    assert bad.leave(b"a" * 16, 3) == TAKEN and good.leave(b"b" * 16, 3) == TAKEN
+    data, n = HOSTILE[what]
+    fds = [os.memfd_create("x") for _ in range(n)]
+    bad.send(data, fds)
+    assert bad.hear() is None
+    for fd in fds:
+        os.close(fd)
+    until("its descriptors", lambda: kept(node) == 3 and not any(file.startswith("/memfd:x") for file in files(node)))
+    assert good.contents(b"b" * 16, 3) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["socket", "pipe", "folder", "itself"])
+def test_memory_may_be_any_descriptor(node, kind):  # noqa: F811
+    """The scheduler does not look into it. Nor does it wait for one that it holds of the pair itself."""
+    node.start()
+    owner, other = Sharer(node), Sharer(node)
+    left, right = socket.socketpair()
+    reading, writing = os.pipe()
+    folder = os.open("/", os.O_RDONLY)
+    fd = {"socket": left.fileno(), "pipe": reading, "folder": folder, "itself": owner.pair.fileno()}[kind]
+    assert owner.ask(DEPOSIT, n=1, memory=chunks(1), fds=[fd])[0] == TAKEN
+    assert os.readlink(f"/proc/self/fd/{fd}") in files(node)
+    got = other.ask(OPEN)
+    assert got[0] == MEMORY and os.path.samestat(os.fstat(got[4][0]), os.fstat(fd))
+    os.close(got[4][0])
+    assert owner.ask(WITHDRAW)[0] == TAKEN
+    until("its end", lambda: os.readlink(f"/proc/self/fd/{fd}") not in files(node))
+    for each in (reading, writing, folder):
+        os.close(each)
+    right.close()
+
+
+def test_who_does_not_read_is_cut_off(node):  # noqa: F811
+    node.start()
+    owner, deaf = Sharer(node), Sharer(node)
+    assert owner.leave(b"a" * 16, 64) == TAKEN
+    deaf.pair.settimeout(1)
+    with pytest.raises(OSError):
+        while True:
+            deaf.send(packet(OPEN, b"a" * 16))
+    node.expect_log("it does not read")
+    assert owner.contents(b"a" * 16, 64) == list(range(64))
