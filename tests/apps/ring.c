@@ -28,7 +28,7 @@ static const char help[] =
 	"       ring --ranks N --rank R --rendezvous DIR [OPTION]...\n"
 	"Rank R of N on GPU R meets its neighbours, round after round. \"ring rank=...\" is the same\n"
 	"for the same options, whoever else has the GPUs.\n"
-	"  --threads N       N ranks, threads of this process, with peer access\n"
+	"  --threads N       N ranks, threads of this process, with peer access; 1: it waits for nobody\n"
 	"  --ranks N --rank R --rendezvous DIR\n"
 	"                    this process is one of N ranks, which meet in the folder DIR, empty at first\n"
 	"  --gpu N           rank 0 is on GPU N, rank 1 on the next one (0)\n"
@@ -36,6 +36,7 @@ static const char help[] =
 	"  --until FILE      further rounds until FILE exists, and then a few more: all ranks do the same\n"
 	"                    number\n"
 	"  --round-us US     a round takes at least so long (0)\n"
+	"  --pause-us US     each rank rests so long before a round (0)\n"
 	"  --memory SIZE     of data a rank: a round works over a piece, and all is verified (64MiB)\n"
 	"  --seed N          of the data (1)\n"
 	"  --hold FILE       ready, but no round before FILE exists\n"
@@ -51,7 +52,7 @@ static struct {
 	const char *hold;
 	const char *until;
 	uint64_t n_rounds;
-	uint64_t round_us;
+	uint64_t round_us, pause_us;
 	uint64_t memory;
 	uint64_t seed;
 	uint64_t patience_sec;
@@ -142,6 +143,10 @@ static void open_peer(struct rank *rank)
 {
 	CUipcMemHandle handle;
 
+	if (options.n_ranks == 1) {
+		rank->peer = rank->words;
+		return;
+	}
 	if (options.has_threads) {
 		struct rank *next = &ranks[rank_next(rank)];
 
@@ -155,6 +160,8 @@ static void open_peer(struct rank *rank)
 
 static void close_peer(struct rank *rank)
 {
+	if (options.n_ranks == 1)
+		return;
 	if (options.has_threads)
 		APP_CALL(cuCtxDisablePeerAccess(ranks[rank_next(rank)].app.ctx));
 	else
@@ -200,7 +207,7 @@ static void rank_init(struct rank *rank)
 	if ((int)(options.gpu + options.n_ranks) > n_devices)
 		app_exit(APP_EXIT_SKIPPED, "%d GPUs", n_devices);
 	APP_CALL(cuDeviceCanAccessPeer(&can, here, next));
-	if (!can)
+	if (!can && here != next)
 		app_exit(APP_EXIT_SKIPPED, "GPU %d cannot reach GPU %d", here, next);
 	app_init(&rank->app, here);
 	APP_CALL(cuStreamCreate(&rank->stream, CU_STREAM_NON_BLOCKING));
@@ -286,6 +293,8 @@ static uint64_t run_rounds(struct rank *rank)
 	uint64_t round, start_ns;
 
 	for (round = 1;; round++) {
+		if (options.pause_us)
+			(void)usleep((useconds_t)options.pause_us);
 		start_ns = app_now_ns();
 		if (!known_last() && rank->index == 0)
 			decide_last(rank, round);
@@ -410,7 +419,7 @@ static void read_options(int argc, char **argv)
 		if (app_is(argv[i], "--help"))
 			app_usage(help, 0);
 		else if (app_is(argv[i], "--threads"))
-			options.n_ranks = (unsigned int)app_value_u64(argc, argv, &i, 2, 16),
+			options.n_ranks = (unsigned int)app_value_u64(argc, argv, &i, 1, 16),
 			options.has_threads = true;
 		else if (app_is(argv[i], "--ranks"))
 			options.n_ranks = (unsigned int)app_value_u64(argc, argv, &i, 2, 16);
@@ -425,6 +434,8 @@ static void read_options(int argc, char **argv)
 			options.n_rounds = app_value_u64(argc, argv, &i, 1, INT32_MAX);
 		else if (app_is(argv[i], "--round-us"))
 			options.round_us = app_value_u64(argc, argv, &i, 0, 60000000);
+		else if (app_is(argv[i], "--pause-us"))
+			options.pause_us = app_value_u64(argc, argv, &i, 0, 999999);
 		else if (app_is(argv[i], "--memory"))
 			options.memory = app_value_size(argc, argv, &i);
 		else if (app_is(argv[i], "--seed"))

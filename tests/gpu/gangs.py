@@ -5,7 +5,9 @@
   rings     two gangs of two processes, of which only one fits
   threads   a process on both GPUs, beside a program on each that does not fit beside it
   ddp       two trainings with DDP and NCCL, of two ranks each, of which only one fits; needs PyTorch
-  critical  rounds of a latency-critical gang, alone and beside best effort on each GPU
+  pmap      a program of JAX on both GPUs, beside a program on each that does not fit beside it
+  pipeline  the same with PyTorch, whose GPUs pass on what they computed
+  critical  requests of a latency-critical gang, alone and beside best effort on each GPU; the same on one GPU
 
 A gang's result must be that of the same gang alone. Times begin when all programs have their memory.
 """
@@ -35,10 +37,10 @@ def median(values):
 
 
 class Gang:
-    """Programs with results. key: what the results depend on."""
+    """Programs with results. key: what the results depend on. n_lines: so many lines say "ready", and later a result."""
 
-    def __init__(self, name, key, programs, result):
-        self.name, self.key, self.programs, self.result = name, key, programs, result
+    def __init__(self, name, key, programs, result, n_lines=N):
+        self.name, self.key, self.programs, self.result, self.n_lines = name, key, programs, result, n_lines
         self.pids = [program.pid for program in programs]
 
     def results(self):
@@ -74,19 +76,20 @@ class Scene:
         """So much of a GPU, in whole MiB."""
         return int(self.total * share) // rigs.MIB * rigs.MIB
 
-    def ring(self, name, share, rounds, round_us, *options, has_threads=False, **env):
+    def ring(self, name, share, rounds, round_us, *options, n_threads=0, **env):
+        """As many processes as GPUs, or one with threads."""
         seed = SEEDS[name]
         command = ["--rounds", rounds, "--round-us", round_us, "--memory", self.part(share), "--seed", seed,
                    "--hold", self.go, "--patience", int(self.args.patience), *options]
-        if has_threads:
-            programs = [self.rig.app(f"ring-{name}", "ring", "--threads", N, *command, **env)]
+        if n_threads:
+            programs = [self.rig.app(f"ring-{name}", "ring", "--threads", n_threads, *command, **env)]
         else:
             meeting = self.rig.path / f"meet-{name}"
             meeting.mkdir()
             command += ["--ranks", N, "--rendezvous", meeting]
             programs = [self.rig.app(f"ring-{name}{rank}", "ring", "--rank", rank, *command, NVSHARE_GANG=name, **env)
                         for rank in range(N)]
-        return Gang(name, ("ring", seed, share, rounds), programs, r"^ring rank=.* verified$")
+        return Gang(name, ("ring", seed, share, rounds, n_threads == 1), programs, r"^ring rank=.* verified$", n_threads or N)
 
     def ddp(self, name, share, steps):
         """As torchrun would start it. Its gang is found by these variables."""
@@ -101,6 +104,13 @@ class Scene:
                     for rank in range(N)]
         return Gang(name, ("ddp", SEEDS[name], gib, steps), programs, r"^ddp rank=.* verified$")
 
+    def script(self, name, share, steps):
+        """One process on both GPUs."""
+        gib = self.part(share) // rigs.GIB
+        program = self.rig.start(name, sys.executable, rigs.HERE / f"{name}.py", gib, steps, self.go, **NO_MULTICAST,
+                                 XLA_PYTHON_CLIENT_PREALLOCATE="false")
+        return Gang(name, (name, gib, steps), [program], rf"^{name} .* verified$", n_lines=1)
+
     def single(self, gpu, share, until, rounds=1):
         return self.rig.app(f"single-{gpu}", "oversub", "--device", gpu, "--size", self.part(share), "--buffers", 16,
                             "--rounds", rounds, "--passes", 2, "--sums", "--seed", 500 + gpu, "--until", until)
@@ -108,7 +118,7 @@ class Scene:
     def get_ready(self, *gangs):
         for gang in gangs:
             self.rig.until(f"gang {gang.name} is ready", self.args.patience,
-                           lambda g=gang: sum(len(p.find("^ready rank=")) for p in g.programs) == N)
+                           lambda g=gang: sum(len(p.find("^ready rank=")) for p in g.programs) == g.n_lines)
         self.since = len(Trace(self.rig).entries)
 
     def run(self, *gangs):
@@ -117,7 +127,7 @@ class Scene:
         self.go.touch()
         for gang in gangs:
             self.rig.until(f"gang {gang.name} has its results", self.args.patience,
-                           lambda g=gang: len(g.results()) == N)
+                           lambda g=gang: len(g.results()) == g.n_lines)
         for gang in gangs:
             for program in gang.programs:
                 self.rig.expect(program, self.args.patience)
@@ -151,7 +161,7 @@ class Verdict:
 
     def row(self, what, text, is_good=True):
         self.is_good = self.is_good and is_good
-        print(f"  {what:<34} {text}{'' if is_good else '  WRONG'}", flush=True)
+        print(f"  {what:<38} {text}{'' if is_good else '  WRONG'}", flush=True)
 
     def results(self, gangs):
         for gang in gangs:
@@ -215,16 +225,13 @@ def ddp(args):
                      lambda scene, name: scene.ddp(name, args.ddp_share, args.steps))
 
 
-def threads(args):
-    def make(scene):
-        return scene.ring("a", args.share, args.rounds, args.round_us, has_threads=True)
-
-    if ("ring", SEEDS["a"], args.share, args.rounds) not in Scene.alone:
-        run_alone(args, make)
-    verdict = Verdict(f"threads: a process on both GPUs, and a program on each; all take {args.share:g} of a GPU")
-    with Scene(args) as scene:
+def beside_singles(args, title, make, share, **settings):
+    """make(scene): starts a process on both GPUs. Alone, then beside a program on each."""
+    run_alone(args, make, **settings)
+    verdict = Verdict(f"{title}, and a program on each GPU; all take {share:g} of a GPU")
+    with Scene(args, **settings) as scene:
         enough = scene.rig.flag()
-        singles = [scene.single(gpu, args.share, enough) for gpu in range(N)]
+        singles = [scene.single(gpu, share, enough) for gpu in range(N)]
         gang = make(scene)
         scene.get_ready(gang)
         seconds = scene.run(gang)
@@ -241,19 +248,37 @@ def threads(args):
     return verdict.is_good
 
 
-def critical(args):
+def threads(args):
+    return beside_singles(args, "threads: a process on both GPUs",
+                          lambda scene: scene.ring("a", args.share, args.rounds, args.round_us, n_threads=N), args.share)
+
+
+def script(args, module, title, name, steps):
+    if not importlib.util.find_spec(module):
+        print(f"{title}: skipped, there is no {module}", flush=True)
+        return None
+    # On half of each GPU: host memory that was never used costs more time than the rest of the scene.
+    share = args.share / 2
+    return beside_singles(args, f"{title}, half of which nobody has", lambda scene: scene.script(name, share, steps), share,
+                          NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=str(args.turn),
+                          NVSHARE_MEMORY_RESERVE_PERCENT="50")
+
+
+def pmap(args):
+    return script(args, "jax", "pmap: a program of JAX on both GPUs", "jax_pmap", args.pmap_steps)
+
+
+def pipeline(args):
+    return script(args, "torch", "pipeline: a program of PyTorch on both GPUs", "torch_pipeline", args.pipeline_steps)
+
+
+def requests(args, verdict, what, make, n):
+    """Requests of the gang that make(scene) starts on n GPUs, alone and beside a program on each."""
     settings = {"NVSHARE_PRIORITY_MAX": "critical"}
-
-    def make(scene):
-        return scene.ring("a", args.critical_share, args.critical_rounds, args.critical_us, "--times",
-                          NVSHARE_PRIORITY="critical")
-
     alone = run_alone(args, make, **settings)
-    verdict = Verdict(f"critical: a gang of {args.critical_share:g} of each GPU, rounds of {args.critical_us} us, "
-                      f"beside a program of {args.single_share:g} on each")
     with Scene(args, **settings) as scene:
         enough = scene.rig.flag()
-        singles = [scene.single(gpu, args.single_share, enough, args.single_rounds) for gpu in range(N)]
+        singles = [scene.single(gpu, args.single_share, enough, args.single_rounds) for gpu in range(n)]
         scene.rig.until("best effort works", args.patience, lambda: all(
             (scene.rig.client(s) or {"state": ""})["state"] == "running" for s in singles))
         gang = make(scene)
@@ -265,18 +290,29 @@ def critical(args):
         for single in singles:
             scene.rig.expect(single, args.patience)
     verdict.results([gang])
-    for what, programs in ("alone", alone.programs), ("beside best effort", gang.programs):
+    for where, programs in ("alone", alone.programs), ("beside best effort", gang.programs):
         for program in programs:
-            [(_, found)] = program.find(r"^times (rank=\d+) p50_us=(\d+) p99_us=(\d+) longest_us=(\d+)")
-            p50, p99, longest = (int(n) / 1e3 for n in found.groups()[1:])
-            verdict.row(f"rounds {what}, {found[1]}", f"p50 {p50:.2f} ms, p99 {p99:.2f} ms, longest {longest:.2f} ms")
-    verdict.row("preemptions", ", ".join(f"GPU {i}: {gpu['preemptions']}" for i, gpu in enumerate(usage[:N])))
+            for _, found in program.find(r"^times (rank=\d+) p50_us=(\d+) p99_us=(\d+) longest_us=(\d+)"):
+                p50, p99, longest = (int(n) / 1e3 for n in found.groups()[1:])
+                verdict.row(f"{what}, {where}, {found[1]}", f"p50 {p50:.2f} ms, p99 {p99:.2f} ms, longest {longest:.2f} ms")
+    verdict.row(f"{what}, preemptions", ", ".join(f"GPU {i}: {gpu['preemptions']}" for i, gpu in enumerate(usage[:n])))
     found = scene.stops(trace, *gang.programs)
-    verdict.row("stops of the gang", ", ".join(f"GPU {gpu}: {n}" for gpu, n in found.items()), not any(found.values()))
+    verdict.row(f"{what}, stops of it", ", ".join(f"GPU {gpu}: {n}" for gpu, n in found.items()), not any(found.values()))
+
+
+def critical(args):
+    def make(scene, n_threads):
+        return scene.ring("a", args.critical_share, args.critical_rounds, args.critical_us, "--times", "--pause-us",
+                          args.critical_pause_us, n_threads=n_threads, NVSHARE_PRIORITY="critical")
+
+    verdict = Verdict(f"critical: {args.critical_share:g} of a GPU, requests of {args.critical_us} us and "
+                      f"{args.critical_pause_us} us from one to the next, beside a program of {args.single_share:g}")
+    requests(args, verdict, "one GPU", lambda scene: make(scene, 1), 1)
+    requests(args, verdict, "gang", lambda scene: make(scene, 0), N)
     return verdict.is_good
 
 
-SCENES = {"rings": rings, "threads": threads, "ddp": ddp, "critical": critical}
+SCENES = {"rings": rings, "threads": threads, "ddp": ddp, "pmap": pmap, "pipeline": pipeline, "critical": critical}
 
 
 def n_gpus(args):
@@ -293,9 +329,13 @@ def read_options():
     parser.add_argument("--round-us", type=int, default=50000)
     parser.add_argument("--ddp-share", type=float, default=0.55, help="the same for DDP, without what PyTorch needs")
     parser.add_argument("--steps", type=int, default=350, help="of DDP")
+    parser.add_argument("--turn", type=int, default=4, help="seconds of a turn beside pmap and pipeline")
+    parser.add_argument("--pmap-steps", type=int, default=200)
+    parser.add_argument("--pipeline-steps", type=int, default=200)
     parser.add_argument("--critical-share", type=float, default=0.1)
     parser.add_argument("--critical-rounds", type=int, default=2000)
     parser.add_argument("--critical-us", type=int, default=2000)
+    parser.add_argument("--critical-pause-us", type=int, default=6000)
     parser.add_argument("--single-share", type=float, default=0.3, help="part of a GPU that best effort fills")
     parser.add_argument("--single-rounds", type=int, default=400, help="length of its kernels")
     parser.add_argument("--target", type=float, default=1.08, help="of the time together by the sum alone; 0: none")
