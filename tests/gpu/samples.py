@@ -27,7 +27,7 @@ WAYS = ("without", "again", "with", "beside")
 LEFT_OUT = re.compile(r"find_package\((OpenGL|GLUT|Vulkan|NVSCI|EGL|X11|MPI|FreeImage)|D3D", re.I)
 LIBRARIES = [f"-l{name}" for name in ("cuda", "cublas", "cufft", "curand", "cusparse", "cusolver", "nvrtc", "nvjpeg", "nppisu",
                                       "nppif", "nppim", "nppidei", "nppist", "nppitc", "nppial", "nppicc", "nppig", "nppc",
-                                      "pthread", "gomp", "cudadevrt")]
+                                      "nvJitLink", "pthread", "gomp", "cudadevrt")]
 SHOWN = 6  # lines of a difference
 
 
