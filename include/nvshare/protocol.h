@@ -136,6 +136,8 @@ enum nvshare_register_result {
 #define NVSHARE_REGISTERED_CLEAN  (1u << 3) /* the scheduler takes CLEAN */
 #define NVSHARE_REGISTERED_BYPASS (1u << 4) /* the scheduler takes NVSHARE_REPORT_BYPASS */
 #define NVSHARE_REGISTERED_GANG   (1u << 5) /* the scheduler takes GANG */
+/* The scheduler takes TICKET_OBEYS (src/ipc/ticket_packet.h), and sends TICKET_WORD then. */
+#define NVSHARE_REGISTERED_TICKETS (1u << 6)
 
 struct nvshare_registered {
 	uint32_t result;            /* enum nvshare_register_result; not 0: the scheduler closes */
@@ -292,6 +294,25 @@ struct nvshare_mem_update {
  */
 struct nvshare_copy_ahead {
 	uint64_t bytes;
+};
+
+/*
+ * To one connection of a process that has sent TICKET_OBEYS, about GPU memory that processes share
+ * (src/ipc/ticket_packet.h). A lost word costs time only: MOVE and OPEN decide.
+ */
+enum nvshare_ticket {
+	NVSHARE_TICKET_MOVES,  /* to the owner: only its gang has it open, so it may leave the card
+				*/
+	NVSHARE_TICKET_STAYS,  /* to the owner: others have it open, so it must stay */
+	NVSHARE_TICKET_PARK,   /* to an opener: unmap it as soon as the process has stopped */
+	NVSHARE_TICKET_WANTED, /* to the owner: an opener waits for bytes that are out */
+	NVSHARE_TICKET_COUNT
+};
+
+struct nvshare_ticket_word {
+	uint8_t ticket[16];
+	uint32_t word; /* enum nvshare_ticket */
+	uint32_t unused;
 };
 
 /* The first one says that the client copies ahead; so it may be all zero. */

@@ -160,7 +160,8 @@ static void client_on_register(struct server *server, struct peer *peer,
 	answer.reserve_percent = server->reconfigure.gpus[peer->gpu].config.reserve_percent;
 	answer.flags = NVSHARE_REGISTERED_WATCH | NVSHARE_REGISTERED_ORION |
 		       NVSHARE_REGISTERED_SLABS | NVSHARE_REGISTERED_CLEAN |
-		       NVSHARE_REGISTERED_BYPASS | NVSHARE_REGISTERED_GANG;
+		       NVSHARE_REGISTERED_BYPASS | NVSHARE_REGISTERED_GANG |
+		       NVSHARE_REGISTERED_TICKETS;
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
 	job_programs_join(server, peer);

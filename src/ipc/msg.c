@@ -49,6 +49,7 @@ _Static_assert(sizeof(struct nvshare_get_jobs) == 16, "get_jobs");
 _Static_assert(sizeof(struct nvshare_jobs_end) == 16, "jobs_end");
 _Static_assert(sizeof(struct nvshare_gpu_score) == 56, "gpu_score");
 _Static_assert(sizeof(struct nvshare_placement) == 920, "placement");
+_Static_assert(sizeof(struct nvshare_ticket_word) == 24, "ticket_word");
 _Static_assert(sizeof(struct nvshare_orion) == 40, "orion");
 _Static_assert(sizeof(struct nvshare_status_orion) == 48, "status_orion");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
@@ -377,6 +378,9 @@ static int check_ranges(const struct msg *msg)
 	case NVSHARE_MSG_STATUS_GANG:
 		is_good =
 			msg->body.status_gang.flags <= (NVSHARE_GANG_APART | NVSHARE_GANG_LACKING);
+		break;
+	case NVSHARE_MSG_TICKET_WORD:
+		is_good = msg->body.ticket_word.word < NVSHARE_TICKET_COUNT;
 		break;
 	case NVSHARE_MSG_ORION:
 		is_good = orion_in_range(&msg->body.orion);

@@ -11,13 +11,19 @@ enum { HAS_MEMORY = 1, HAS_FIRST = 2, HAS_FDS = 4, HAS_REASON = 8 };
 static const struct {
 	enum ticket_sender sender;
 	uint32_t has;
+	uint32_t flags; /* those that it may have */
 } types[] = {
-	[TICKET_DEPOSIT] = {TICKET_FROM_PROGRAM, HAS_MEMORY | HAS_FIRST | HAS_FDS},
-	[TICKET_WITHDRAW] = {TICKET_FROM_PROGRAM, 0},
-	[TICKET_OPEN] = {TICKET_FROM_PROGRAM, HAS_FIRST},
-	[TICKET_TAKEN] = {TICKET_FROM_SCHEDULER, 0},
-	[TICKET_MEMORY] = {TICKET_FROM_SCHEDULER, HAS_MEMORY | HAS_FIRST | HAS_FDS},
-	[TICKET_NONE] = {TICKET_FROM_SCHEDULER, HAS_REASON},
+	[TICKET_DEPOSIT] = {TICKET_FROM_PROGRAM, HAS_MEMORY | HAS_FIRST | HAS_FDS,
+			    TICKET_SEEN | TICKET_OBEYS},
+	[TICKET_WITHDRAW] = {TICKET_FROM_PROGRAM, 0, 0},
+	[TICKET_OPEN] = {TICKET_FROM_PROGRAM, HAS_FIRST, TICKET_OBEYS},
+	[TICKET_TAKEN] = {TICKET_FROM_SCHEDULER, 0, 0},
+	[TICKET_MEMORY] = {TICKET_FROM_SCHEDULER, HAS_MEMORY | HAS_FIRST | HAS_FDS, 0},
+	[TICKET_NONE] = {TICKET_FROM_SCHEDULER, HAS_REASON, 0},
+	[TICKET_MOVE] = {TICKET_FROM_PROGRAM, 0, 0},
+	[TICKET_OUT] = {TICKET_FROM_PROGRAM, HAS_MEMORY, TICKET_SEEN | TICKET_OBEYS},
+	[TICKET_PARK] = {TICKET_FROM_PROGRAM, 0, 0},
+	[TICKET_CLOSE] = {TICKET_FROM_PROGRAM, 0, 0},
 };
 _Static_assert(sizeof(types) / sizeof(types[0]) == TICKET_TYPE_COUNT_, "a row a type");
 
@@ -58,8 +64,7 @@ static bool ticket_is_zero(const void *bytes, size_t n)
 
 static bool ticket_chunks_check(const struct ticket_packet *packet, size_t n_fds)
 {
-	return ticket_memory_check(&packet->memory) && packet->n >= 1 &&
-	       packet->n <= TICKET_FDS_MAX && packet->n == n_fds &&
+	return packet->n >= 1 && packet->n <= TICKET_FDS_MAX && packet->n == n_fds &&
 	       packet->first < packet->memory.n_chunks &&
 	       packet->n <= packet->memory.n_chunks - packet->first;
 }
@@ -71,13 +76,14 @@ bool ticket_packet_check(const struct ticket_packet *packet, size_t len, size_t 
 
 	if (len != sizeof(*packet) || packet->magic != TICKET_PACKET_MAGIC ||
 	    packet->version != TICKET_PACKET_VERSION || packet->type >= TICKET_TYPE_COUNT_ ||
-	    types[packet->type].sender != sender || packet->reserved ||
+	    types[packet->type].sender != sender || packet->flags & ~types[packet->type].flags ||
 	    ticket_is_zero(packet->ticket, TICKET_LEN))
 		return false;
 	has = types[packet->type].has;
-	if (has & HAS_FDS ? !ticket_chunks_check(packet, n_fds)
-			  : n_fds || packet->n ||
-				    !ticket_is_zero(&packet->memory, sizeof(packet->memory)))
+	if (has & HAS_MEMORY ? !ticket_memory_check(&packet->memory)
+			     : !ticket_is_zero(&packet->memory, sizeof(packet->memory)))
+		return false;
+	if (has & HAS_FDS ? !ticket_chunks_check(packet, n_fds) : n_fds || packet->n)
 		return false;
 	if (has & HAS_REASON ? packet->reason == TICKET_REASON_NONE_ ||
 				       packet->reason >= TICKET_REASON_COUNT_

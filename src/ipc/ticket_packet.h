@@ -9,6 +9,11 @@
  * A process that names the ticket gets copies of the descriptors, if it has the owner's user.
  * Tickets end with their owner.
  *
+ * Memory that only one gang has open may leave the card with the gang's turn. Its openers unmap it
+ * when they have stopped (PARK). Then its owner gets all descriptors closed (MOVE), and may release
+ * the memory. When the bytes are back in other memory, the owner leaves new descriptors under the
+ * same ticket, and openers get those by OPEN. The message TICKET_WORD says what either has to do.
+ *
  * They travel on a SOCK_SEQPACKET pair of their own. A process connects to the scheduler's socket
  * and sends the message TICKETS; the answer TICKET_PAIR brings its end of the pair. On this pair
  * alone descriptors travel both ways.
@@ -44,6 +49,12 @@ enum ticket_type {
 	TICKET_MEMORY, /* memory, first, n descriptors: as many as a packet can have */
 	TICKET_NONE,   /* reason */
 
+	/* from a program, if REGISTERED had NVSHARE_REGISTERED_TICKETS */
+	TICKET_MOVE,  /* wants its own ticket's memory for itself; TAKEN: it has it; or NONE */
+	TICKET_OUT,   /* memory: its own ticket, whose bytes are off the card; TAKEN or NONE */
+	TICKET_PARK,  /* has unmapped it, and will open it again; TAKEN, also if there is none */
+	TICKET_CLOSE, /* has unmapped it; TAKEN, also if there is none */
+
 	TICKET_TYPE_COUNT_
 };
 
@@ -52,8 +63,16 @@ enum ticket_reason {
 	TICKET_UNKNOWN,  /* its owner has ended or freed it, or is another user */
 	TICKET_STARTING, /* the scheduler has started, and its owner may bring it in a moment */
 	TICKET_FULL,     /* the scheduler keeps no more descriptors, for this owner or at all */
+	TICKET_AWAY,     /* to OPEN: its bytes are off the card, and come back */
+	TICKET_HELD,     /* others have it mapped, or their descriptors are not closed yet */
+	TICKET_STAYS,    /* to MOVE: others than its owner's gang have it, or may have it */
 
 	TICKET_REASON_COUNT_
+};
+
+enum ticket_flag {
+	TICKET_SEEN = 1,  /* DEPOSIT, OUT: others may have it open that the scheduler cannot know */
+	TICKET_OBEYS = 2, /* DEPOSIT, OUT, OPEN: the process obeys TICKET_WORD */
 };
 
 /* The sender of a packet. */
@@ -76,7 +95,7 @@ struct ticket_packet {
 	uint32_t first;
 	uint32_t n;      /* descriptors of this packet */
 	uint32_t reason; /* enum ticket_reason */
-	uint32_t reserved;
+	uint32_t flags;  /* enum ticket_flag */
 	struct ticket_memory memory;
 };
 

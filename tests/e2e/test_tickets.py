@@ -17,14 +17,16 @@ import wire  # noqa: E402
 from scheduler_node import node, until  # noqa: E402,F401
 
 MAGIC = 0x5453564E
-DEPOSIT, WITHDRAW, OPEN, TAKEN, MEMORY, NONE = range(6)
-UNKNOWN, STARTING, FULL = 1, 2, 3
+DEPOSIT, WITHDRAW, OPEN, TAKEN, MEMORY, NONE, MOVE, OUT, PARK, CLOSE = range(10)
+UNKNOWN, STARTING, FULL, AWAY, HELD, STAYS = range(1, 7)
+SEEN, OBEYS = 1, 2  # flags
+TO_MOVE, TO_STAY, TO_PARK, IS_WANTED = range(4)  # words
 FORM = struct.Struct("<IHH16s4I5Q")
 MIB = 1 << 20
 
 
-def packet(kind, ticket=b"t" * 16, first=0, n=0, reason=0, memory=(0,) * 5, magic=MAGIC, reserved=0):
-    return FORM.pack(magic, 1, kind, ticket, first, n, reason, reserved, *memory)
+def packet(kind, ticket=b"t" * 16, first=0, n=0, reason=0, memory=(0,) * 5, magic=MAGIC, flags=0):
+    return FORM.pack(magic, 1, kind, ticket, first, n, reason, flags, *memory)
 
 
 def chunks(n, offset=0):
@@ -61,14 +63,14 @@ class Sharer:
         self.send(packet(*args, **more), fds)
         return self.hear()
 
-    def leave(self, ticket, n, offset=0):
+    def leave(self, ticket, n, offset=0, flags=0):
         memory = chunks(n, offset)
         for first in range(0, n, 64):
             part = min(64, n - first)
             fds = [os.memfd_create("chunk") for _ in range(part)]
             for i, fd in enumerate(fds):
                 os.pwrite(fd, b"%d" % (first + i), 0)
-            answer = self.ask(DEPOSIT, ticket, first=first, n=part, memory=memory, fds=fds)
+            answer = self.ask(DEPOSIT, ticket, first=first, n=part, memory=memory, fds=fds, flags=flags)
             for fd in fds:
                 os.close(fd)
             if answer[0] != TAKEN:
@@ -125,6 +127,105 @@ def test_a_ticket_that_is_left_again_is_the_new_one(node):  # noqa: F811
     until("the first one's end", lambda: kept(node) == 2)
 
 
+class Member(Sharer):
+    """It has a client, which is in a gang or not; the clients of this test are of one process, as far as pids say."""
+
+    def __init__(self, node, gang="g"):  # noqa: F811
+        self.client = node.client(gpu=1)
+        if gang:
+            self.client.send("GANG", 0, 0, gang.encode())
+        super().__init__(node)
+
+    def word(self):
+        """The next one."""
+        ticket, word, _ = self.client.expect("TICKET_WORD")
+        return ticket, word
+
+
+def take_back(owner, ticket):
+    """The reason why not, once the scheduler's threads are not what it waits for; None: taken."""
+    until("an answer", lambda: (answer := owner.ask(MOVE, ticket)) and (answer[0] == TAKEN or answer[1] != HELD))
+    answer = owner.ask(MOVE, ticket)
+    return None if answer[0] == TAKEN else answer[1]
+
+
+def test_memory_is_its_owners_when_nobody_holds_it(node):  # noqa: F811
+    node.start()
+    owner = Member(node)
+    opener = Sharer(node)  # of the same process, whose words go to the owner's client
+    ticket = b"a" * 16
+    assert owner.leave(ticket, 70, flags=OBEYS) == TAKEN
+    assert owner.word() == (ticket, TO_MOVE)
+    assert opener.ask(OPEN, ticket, flags=OBEYS)[0] == MEMORY
+    assert owner.ask(MOVE, ticket)[:2] == (NONE, HELD)
+    assert owner.word() == (ticket, TO_PARK)
+    assert kept(node) == 70
+    assert opener.ask(PARK, ticket)[0] == TAKEN
+    assert take_back(owner, ticket) is None and kept(node) == 0
+    # Nobody gets it before it is left again, in whole.
+    assert opener.ask(OPEN, ticket, flags=OBEYS)[:2] == (NONE, AWAY)
+    assert owner.word() == (ticket, IS_WANTED)
+    old = Sharer(node)
+    assert old.ask(OPEN, ticket)[:2] == (NONE, STARTING)  # a library that knows no memory that is away
+    fds = [os.memfd_create("chunk")] * 64
+    assert owner.ask(DEPOSIT, ticket, n=64, memory=chunks(70), fds=fds, flags=OBEYS)[0] == TAKEN
+    assert opener.ask(OPEN, ticket, flags=OBEYS)[:2] == (NONE, AWAY)
+    os.close(fds[0])
+    assert owner.leave(ticket, 70, flags=OBEYS) == TAKEN
+    assert opener.contents(ticket, 70) == list(range(70))
+    # Once closed it is not asked any more.
+    assert opener.ask(CLOSE, ticket)[0] == TAKEN
+    assert take_back(owner, ticket) is None
+    assert owner.ask(WITHDRAW, ticket)[0] == TAKEN
+
+
+def test_memory_stays_where_a_use_may_be_overlooked(node):  # noqa: F811
+    """An owner that was there before this scheduler; an opener that obeys no words; one without a pair."""
+    node.start()
+    owner, opener = Member(node), Sharer(node)
+    assert owner.leave(b"a" * 16, 1, flags=OBEYS | SEEN) == TAKEN
+    assert owner.word() == (b"a" * 16, TO_STAY)
+    assert owner.ask(MOVE, b"a" * 16)[:2] == (NONE, STAYS)
+    assert owner.leave(b"b" * 16, 1, flags=OBEYS) == TAKEN
+    assert owner.word() == (b"b" * 16, TO_MOVE)
+    assert opener.ask(OPEN, b"b" * 16)[0] == MEMORY
+    assert owner.word() == (b"b" * 16, TO_STAY)
+    assert owner.ask(MOVE, b"b" * 16)[:2] == (NONE, STAYS)
+    assert opener.ask(CLOSE, b"b" * 16)[0] == TAKEN
+    assert owner.word() == (b"b" * 16, TO_MOVE)
+    assert opener.ask(OPEN, b"b" * 16, flags=OBEYS)[0] == MEMORY
+    opener.pair.close()
+    assert owner.ask(MOVE, b"b" * 16)[:2] == (NONE, HELD)
+    until("it is still held", lambda: owner.ask(MOVE, b"b" * 16)[:2] == (NONE, HELD))
+    assert owner.ask(WITHDRAW, b"b" * 16)[:2] == (NONE, HELD)  # so its neighbours stay
+
+
+def test_memory_of_no_gang_stays(node):  # noqa: F811
+    node.start()
+    owner = Member(node, gang=None)
+    assert owner.leave(b"a" * 16, 1, flags=OBEYS) == TAKEN
+    assert owner.word() == (b"a" * 16, TO_STAY)
+    assert owner.ask(MOVE, b"a" * 16)[:2] == (NONE, STAYS)
+    owner.client.send("GANG", 0, 0, b"g")
+    assert owner.word() == (b"a" * 16, TO_MOVE)
+    assert take_back(owner, b"a" * 16) is None
+    # Another client of the process is in another gang, so the process is in none.
+    other = Member(node, gang="h")
+    assert other.ask(MOVE, b"a" * 16)[:2] == (NONE, UNKNOWN)
+    assert owner.ask(MOVE, b"a" * 16)[:2] == (NONE, STAYS)
+
+
+def test_a_new_scheduler_hears_what_is_out(node):  # noqa: F811
+    node.start()
+    owner, opener = Member(node), Sharer(node)
+    assert owner.ask(OUT, b"a" * 16, memory=chunks(3), flags=OBEYS)[0] == TAKEN
+    assert opener.ask(OPEN, b"a" * 16, flags=OBEYS)[:2] == (NONE, AWAY)
+    assert take_back(owner, b"a" * 16) is None
+    assert owner.leave(b"a" * 16, 3, flags=OBEYS) == TAKEN
+    assert opener.contents(b"a" * 16, 3) == [0, 1, 2]
+    assert opener.ask(OUT, b"a" * 16, memory=chunks(3))[:2] == (NONE, FULL)  # it is another's
+
+
 def test_half_a_ticket_is_none(node):  # noqa: F811
     node.start()
     owner, other = Sharer(node), Sharer(node)
@@ -163,7 +264,7 @@ HOSTILE = {
     "long": (packet(OPEN) + b"x", 0),
     "empty": (b"", 3),
     "magic": (packet(OPEN, magic=1), 0),
-    "reserved": (packet(OPEN, reserved=1), 0),
+    "flags": (packet(OPEN, flags=SEEN), 0),
     "sender": (packet(TAKEN), 0),
     "no ticket": (packet(OPEN, b"\0" * 16), 0),
     "unasked": (packet(OPEN), 3),

@@ -81,6 +81,7 @@ TYPES = {
     "GANG": (60, "<2I128s"),
     "STATUS_GANG": (61, "<6I128s"),
     "SUBMIT_GANG": (62, "<QQ4I64s64s32s32s448s2I128s"),
+    "TICKET_WORD": (63, "<16sII"),
 }
 NAMES = {number: name for name, (number, _) in TYPES.items()}
 FORMATS = {name: struct.Struct(form) for name, (_, form) in TYPES.items()}

@@ -83,6 +83,12 @@ static void fake_give_host(CUdevice dev)
 	fake.n_given_host++;
 }
 
+static bool fake_take_back(CUdeviceptr addr, size_t size, uint64_t until_ns)
+{
+	(void)until_ns;
+	return fake.on_take_back && fake.on_take_back(addr, size);
+}
+
 void bell_ring(void)
 {
 }
@@ -104,6 +110,7 @@ static const struct pager_agent fake_agent = {
 	.more_budget = fake_more_budget,
 	.await_host = fake_await_host,
 	.give_host = fake_give_host,
+	.take_back = fake_take_back,
 };
 
 const struct hook_options *hook_options(void)

@@ -91,7 +91,8 @@ static struct {
 	uint64_t moved_out;
 	enum pager_more (*on_more)(void);      /* more_budget() was called */
 	bool (*on_await_host)(uint64_t bytes); /* await_host() was called; NULL: false */
-	bool is_stopping;                      /* the process leaves */
+	bool (*on_take_back)(CUdeviceptr addr, size_t size); /* take_back() was; NULL: false */
+	bool is_stopping;                                    /* the process leaves */
 	enum nvshare_backend backend;
 	struct hook_options options;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};

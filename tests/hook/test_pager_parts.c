@@ -3,6 +3,7 @@
 /* A restore whose budget is not enough for all that is out. */
 
 #include "hook/pager/pager_plan.h"
+#include "hook/pager/pager_share.h"
 #include "vmm_rig.h"
 
 static void a_restore_called_off_costs_no_second_copy(void **state)
@@ -43,6 +44,47 @@ static void a_host_copy_is_not_trusted_once_nothing_is_out(void **state)
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	verify(a, 8 * MIB, 5);
+}
+
+static CUdeviceptr taken_back;
+
+static bool take_back(CUdeviceptr addr, size_t size)
+{
+	(void)size;
+	taken_back = addr;
+	return true;
+}
+
+/* Others have it mapped: it goes last, if they give it back, and its copy is never trusted. */
+static void shared_memory_goes_last_and_only_if_it_is_given_back(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_shared shared;
+	struct pager_move move;
+
+	(void)state;
+	fill(a, 8 * MIB, 1);
+	fill(b, 4 * MIB, 2);
+	assert_true(pager_share(a, &shared));
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 4 * MIB); /* it is pinned */
+	pager_share_unpin(&shared);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(move.bytes, 0); /* nobody gives it back */
+	assert_true(pager_share_is_in(&shared));
+	fake.on_take_back = take_back;
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_evict(0, 4 * MIB, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_true(pager_share_is_in(&shared) && !taken_back);
+	assert_int_equal(pager_evict(0, 8 * MIB, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_false(pager_share_is_in(&shared));
+	assert_int_equal(taken_back, a);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	fill(a, 8 * MIB, 7); /* by another process: the gate stays as it is */
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	verify(a, 8 * MIB, 7);
+	verify(b, 4 * MIB, 2);
 }
 
 /* Sizes in MiB, in the order in which they go; 0: no more. */
@@ -228,6 +270,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		PARTS_TEST(a_restore_called_off_costs_no_second_copy),
 		PARTS_TEST(a_host_copy_is_not_trusted_once_nothing_is_out),
+		PARTS_TEST(shared_memory_goes_last_and_only_if_it_is_given_back),
 		PARTS_TEST(a_few_small_ones_go_first),
 		PARTS_TEST(large_allocations_have_large_chunks),
 		PARTS_TEST(more_budget_is_taken_up_while_copies_are_on_their_way),

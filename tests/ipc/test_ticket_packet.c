@@ -47,6 +47,10 @@ static const struct {
 	{TICKET_TAKEN, TICKET_FROM_SCHEDULER, 0, 0, 0},
 	{TICKET_MEMORY, TICKET_FROM_SCHEDULER, 0, 3, 0},
 	{TICKET_NONE, TICKET_FROM_SCHEDULER, 0, 0, TICKET_FULL},
+	{TICKET_MOVE, TICKET_FROM_PROGRAM, 0, 0, 0},
+	{TICKET_OUT, TICKET_FROM_PROGRAM, 0, 0, 0},
+	{TICKET_PARK, TICKET_FROM_PROGRAM, 0, 0, 0},
+	{TICKET_CLOSE, TICKET_FROM_PROGRAM, 0, 0, 0},
 };
 #define N_SAMPLES (sizeof(samples) / sizeof(samples[0]))
 
@@ -58,7 +62,7 @@ static struct ticket_packet sample(size_t i)
 	packet.first = samples[i].first;
 	packet.n = samples[i].n;
 	packet.reason = samples[i].reason;
-	if (packet.n)
+	if (packet.n || packet.type == TICKET_OUT)
 		packet.memory = memory;
 	return packet;
 }
@@ -103,7 +107,7 @@ static void a_packet_with_one_wrong_field_is_refused(void **state)
 		packet.type = TICKET_TYPE_COUNT_;
 		assert_false(is_good(i, &packet));
 		packet = sample(i);
-		packet.reserved = 1;
+		packet.flags = TICKET_OBEYS << 1;
 		assert_false(is_good(i, &packet));
 		packet = sample(i);
 		memset(packet.ticket, 0, sizeof(packet.ticket));
@@ -118,11 +122,26 @@ static void a_packet_with_one_wrong_field_is_refused(void **state)
 		packet.first = packet.n ? 3 : TICKET_CHUNKS_MAX;
 		assert_false(is_good(i, &packet));
 		packet = sample(i);
-		if (packet.n)
+		if (packet.memory.size)
 			packet.memory.bytes = 0;
 		else
 			packet.memory.bytes = 1;
 		assert_false(is_good(i, &packet));
+	}
+}
+
+/* Flags say what the sender of a packet has, so each packet may have its own alone. */
+static void only_a_packet_of_memory_or_an_open_has_flags(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_SAMPLES; i++) {
+		bool is_left = samples[i].type == TICKET_DEPOSIT || samples[i].type == TICKET_OUT;
+		struct ticket_packet packet = sample(i);
+
+		packet.flags = TICKET_SEEN;
+		assert_int_equal(is_good(i, &packet), is_left);
+		packet.flags = TICKET_OBEYS;
+		assert_int_equal(is_good(i, &packet), is_left || samples[i].type == TICKET_OPEN);
 	}
 }
 
@@ -193,6 +212,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_packet_is_taken_from_its_sender_alone),
 		cmocka_unit_test(a_packet_with_one_wrong_field_is_refused),
+		cmocka_unit_test(only_a_packet_of_memory_or_an_open_has_flags),
 		cmocka_unit_test(sizes_of_memory_fit_each_other),
 		cmocka_unit_test_setup_teardown(a_packet_travels_with_its_descriptors, set_up,
 						tear_down),

@@ -223,6 +223,7 @@ void gangs_take(struct server *server, struct peer *peer, const struct nvshare_g
 		what = "gang-begin";
 	event.gang = peer->gang - 1;
 	r = dispatch_event(server, &event);
+	tickets_client_changed(server, peer);
 	if (before && !is_same)
 		gangs_leave(server, peer, before - 1);
 	if (r == SCHED_E_CONFIG) {
@@ -238,6 +239,7 @@ void gangs_forget(struct server *server, struct peer *peer)
 	if (peer->gang)
 		gangs_leave(server, peer, peer->gang - 1);
 	peer->gang = 0;
+	tickets_client_changed(server, peer);
 }
 
 bool gangs_fill(struct server *server, const struct peer *peer, uint64_t ticket,

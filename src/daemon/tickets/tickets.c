@@ -2,7 +2,9 @@
 #include "daemon/tickets/tickets.h"
 
 #include "core/u64.h"
+#include "daemon/peers/process.h"
 #include "daemon/server.h"
+#include "daemon/tickets/ticket_uses.h"
 #include "util/clock.h"
 #include "util/container_of.h"
 #include "util/fd.h"
@@ -35,15 +37,6 @@ static const struct quota_rate packet_rate = {CLOCK_NS_PER_SEC / 2000, 2000};
 /* Owners bring their tickets to a new scheduler as soon as they hear of it. */
 #define STARTING_NS (5 * CLOCK_NS_PER_SEC)
 
-struct ticket {
-	uint8_t id[TICKET_LEN]; /* the first field: tickets are found by it */
-	struct ticket_link *link;
-	struct ticket *prev, *next; /* ticket_link::tickets */
-	struct ticket_memory memory;
-	uint32_t n_kept; /* descriptors that have come */
-	int fds[];       /* memory.n_chunks */
-};
-
 static int ticket_compare(const void *a, const void *b)
 {
 	return memcmp(a, b, TICKET_LEN);
@@ -58,11 +51,45 @@ static struct ticket *ticket_find(const struct tickets *tickets, const uint8_t i
 
 /* ---- ends ---------------------------------------------------------------------- */
 
-/* A process's descriptor, which it has, too. */
-static void tickets_reap(struct server *server, int fd)
+/* A process's descriptor, which it has, too. serial: of the ticket that waits for it; 0: none. */
+static void tickets_reap(struct server *server, int fd, uint32_t serial)
 {
 	server->tickets.n_closing++;
-	reaper_take_shared(&server->tickets.reaper, fd, 0);
+	reaper_take_shared(&server->tickets.reaper, fd, serial);
+}
+
+static struct ticket **ticket_closing_of(struct tickets *tickets, uint32_t serial)
+{
+	struct ticket **at = &tickets->closing;
+
+	while (*at && (*at)->serial != serial)
+		at = &(*at)->closing;
+	return at;
+}
+
+static void ticket_one_closed(struct tickets *tickets, uint32_t serial)
+{
+	struct ticket **at = ticket_closing_of(tickets, serial), *ticket = *at;
+
+	if (!serial || !ticket || --ticket->n_closing)
+		return;
+	*at = ticket->closing;
+	ticket->closing = NULL;
+}
+
+/* Its owner waits until all of its descriptors are closed. */
+static void ticket_close_all(struct server *server, struct ticket *ticket)
+{
+	struct tickets *tickets = &server->tickets;
+
+	if (ticket->n_kept && !ticket->n_closing) {
+		ticket->closing = tickets->closing;
+		tickets->closing = ticket;
+	}
+	for (uint32_t i = 0; i < ticket->n_kept; i++)
+		tickets_reap(server, ticket->fds[i], ticket->serial);
+	ticket->n_closing += ticket->n_kept;
+	ticket->n_kept = 0;
 }
 
 static void tickets_on_reaped(struct server *server, struct event_source *source, uint32_t events)
@@ -71,8 +98,10 @@ static void tickets_on_reaped(struct server *server, struct event_source *source
 
 	(void)source;
 	(void)events;
-	while (reaper_done(&server->tickets.reaper, &owner))
+	while (reaper_done(&server->tickets.reaper, &owner)) {
 		server->tickets.n_closing--;
+		ticket_one_closed(&server->tickets, owner);
+	}
 }
 
 static void ticket_end(struct server *server, struct ticket *ticket)
@@ -87,39 +116,61 @@ static void ticket_end(struct server *server, struct ticket *ticket)
 		link->tickets = ticket->next;
 	if (ticket->next)
 		ticket->next->prev = ticket->prev;
+	if (ticket->n_closing)
+		*ticket_closing_of(tickets, ticket->serial) = ticket->closing;
 	for (uint32_t i = 0; i < ticket->n_kept; i++)
-		tickets_reap(server, ticket->fds[i]);
+		tickets_reap(server, ticket->fds[i], 0);
+	ticket_uses_drop(server, ticket);
 	link->n_fds -= (uint32_t)ticket->memory.n_chunks;
 	tickets->n_fds -= (uint32_t)ticket->memory.n_chunks;
 	free(ticket);
 }
 
-/* Its memory stays until the batch is over: link is a place in an array. */
-static void tickets_cut(struct server *server, struct ticket_link *link, const char *reason)
+static void tickets_close_pair(struct server *server, struct ticket_link *link)
 {
-	if (!link->is_used)
-		return;
-	while (link->tickets)
-		ticket_end(server, link->tickets);
 	event_source_remove(&link->input);
-	event_source_remove(&link->end);
 	if (link->fd >= 0) {
 		(void)shutdown(link->fd, SHUT_RDWR);
 		server->tickets.n_closing++;
 		reaper_take(&server->tickets.reaper, link->fd, 0);
 	}
 	link->fd = -1;
-	link->pidfd = fd_close(link->pidfd);
-	link->is_used = false;
+}
+
+/*
+ * Its memory stays until the batch is over: link is a place in an array. A process that lives on
+ * without its pair has its memory mapped all the same. So the place is its own until it ends.
+ */
+static void tickets_leave(struct server *server, struct ticket_link *link, const char *reason,
+			  bool is_ended)
+{
+	if (!link->is_used)
+		return;
+	while (link->tickets)
+		ticket_end(server, link->tickets);
+	tickets_close_pair(server, link);
 	if (reason)
 		server_log(server, link->owner, LOG_LEVEL_WARN, "tickets-end pid=%d uid=%u: %s",
 			   (int)link->pid, (unsigned int)link->uid, reason);
+	link->is_paused = false;
+	link->is_over = link->uses && link->pidfd >= 0 && !is_ended;
+	if (link->is_over)
+		return;
+	ticket_uses_leave(server, link, is_ended);
+	event_source_remove(&link->end);
+	link->pidfd = fd_close(link->pidfd);
+	link->is_used = false;
+}
+
+static void tickets_cut(struct server *server, struct ticket_link *link, const char *reason)
+{
+	tickets_leave(server, link, reason, false);
 }
 
 static void tickets_on_end(struct server *server, struct event_source *source, uint32_t events)
 {
 	(void)events;
-	tickets_cut(server, container_of(source, struct ticket_link, end), NULL);
+	tickets_leave(server, container_of(source, struct ticket_link, end), NULL, true);
 }
 
 /* ---- what a process says ---------------------------------------------------------- */
@@ -181,6 +232,11 @@ static struct ticket *ticket_new(struct server *server, struct ticket_link *link
 	memcpy(ticket->id, packet->ticket, TICKET_LEN);
 	ticket->link = link;
 	ticket->memory = packet->memory;
+	ticket->told = TICKET_WORD_NONE;
+	ticket->stays = packet->flags & TICKET_SEEN;
+	if (!++tickets->last_serial)
+		tickets->last_serial++;
+	ticket->serial = tickets->last_serial;
 	if (!tsearch(ticket, &tickets->by_id, ticket_compare)) {
 		free(ticket);
 		return NULL;
@@ -194,40 +250,72 @@ static struct ticket *ticket_new(struct server *server, struct ticket_link *link
 	return ticket;
 }
 
+static bool ticket_has(const struct ticket *ticket, const struct ticket_memory *memory)
+{
+	return memcmp(&ticket->memory, memory, sizeof(*memory)) == 0;
+}
+
+/*
+ * found: what has the number already. Where it is the owner's own, the owner does not know that we
+ * have it, or the bytes are in other memory now. Its uses stay.
+ */
+static struct ticket *ticket_begin(struct server *server, struct ticket_link *link,
+				   const struct ticket_packet *packet, struct ticket *found)
+{
+	if (packet->first)
+		return found;
+	if (found && found->link == link && ticket_has(found, &packet->memory)) {
+		ticket_close_all(server, found);
+		found->stays = found->stays || packet->flags & TICKET_SEEN;
+		return found;
+	}
+	if (found && found->link == link) {
+		ticket_end(server, found);
+		found = NULL;
+	}
+	return found ? found : ticket_new(server, link, packet);
+}
+
 /* Chunks come in order. Takes the descriptors of pass, if they are kept. */
 static const char *tickets_on_deposit(struct server *server, struct ticket_link *link,
 				      const struct ticket_packet *packet, struct pass_many *pass)
 {
 	struct ticket *ticket = ticket_find(&server->tickets, packet->ticket);
 
-	/* Its owner does not know that we have it. */
-	if (ticket && ticket->link == link && packet->first == 0) {
-		ticket_end(server, ticket);
-		ticket = NULL;
-	}
-	if (!ticket && packet->first == 0)
-		ticket = ticket_new(server, link, packet);
+	ticket = ticket_begin(server, link, packet, ticket);
 	if (!ticket) {
 		tickets_answer(server, link, TICKET_NONE, TICKET_FULL, packet->ticket);
 		return NULL;
 	}
 	if (ticket->link != link || ticket->n_kept != packet->first ||
-	    memcmp(&ticket->memory, &packet->memory, sizeof(ticket->memory)) != 0)
+	    !ticket_has(ticket, &packet->memory))
 		return "it leaves memory that does not fit its ticket";
 	memcpy(&ticket->fds[packet->first], pass->fds, packet->n * sizeof(pass->fds[0]));
 	ticket->n_kept += packet->n;
 	pass->n = 0;
-	if (ticket->n_kept == ticket->memory.n_chunks)
+	if (ticket->n_kept == ticket->memory.n_chunks) {
+		ticket->is_out = false;
+		ticket_uses_changed(server);
 		log_debug("ticket pid=%d uid=%u bytes=%llu", (int)link->pid,
 			  (unsigned int)link->uid, (unsigned long long)ticket->memory.size);
+	}
 	tickets_answer(server, link, TICKET_TAKEN, TICKET_REASON_NONE_, packet->ticket);
 	return NULL;
 }
 
-static bool ticket_is_open_to(const struct ticket *ticket, const struct ticket_link *link)
+static bool ticket_is_known_to(const struct ticket *ticket, const struct ticket_link *link)
 {
-	return ticket->n_kept == ticket->memory.n_chunks && ticket->link->uid == link->uid &&
-	       ticket->link->owner == link->owner;
+	return (ticket->is_out || ticket->n_kept == ticket->memory.n_chunks) &&
+	       ticket->link->uid == link->uid && ticket->link->owner == link->owner;
+}
+
+/* Libraries that know nothing of memory that is out ask again while a scheduler starts. */
+static void tickets_answer_away(struct server *server, struct ticket_link *link,
+				struct ticket *ticket)
+{
+	ticket_call(server, ticket);
+	tickets_answer(server, link, TICKET_NONE, link->obeys ? TICKET_AWAY : TICKET_STARTING,
+		       ticket->id);
 }
 
 static const char *tickets_on_open(struct server *server, struct ticket_link *link,
@@ -237,13 +325,19 @@ static const char *tickets_on_open(struct server *server, struct ticket_link *li
 	struct ticket_packet answer;
 	bool is_new = server->now_ns - server->started_ns < STARTING_NS;
 
-	if (!ticket || !ticket_is_open_to(ticket, link)) {
+	if (!ticket || !ticket_is_known_to(ticket, link)) {
 		tickets_answer(server, link, TICKET_NONE, is_new ? TICKET_STARTING : TICKET_UNKNOWN,
 			       packet->ticket);
 		return NULL;
 	}
 	if (packet->first >= ticket->memory.n_chunks)
 		return "it wants memory behind a ticket's end";
+	if (ticket->is_out) {
+		tickets_answer_away(server, link, ticket);
+		return NULL;
+	}
+	/* A process that ends before the answer comes is no use any more, either way. */
+	ticket_use_hold(server, ticket, link);
 	ticket_packet_init(&answer, TICKET_MEMORY, packet->ticket);
 	answer.memory = ticket->memory;
 	answer.first = packet->first;
@@ -252,13 +346,62 @@ static const char *tickets_on_open(struct server *server, struct ticket_link *li
 	return NULL;
 }
 
+/* A process that obeys hears that others have it open: what lies beside it stays on the card. */
 static void tickets_on_withdraw(struct server *server, struct ticket_link *link,
 				const struct ticket_packet *packet)
 {
 	struct ticket *ticket = ticket_find(&server->tickets, packet->ticket);
+	bool is_held = false;
+
+	if (ticket && ticket->link == link) {
+		is_held = link->obeys && (ticket->uses || ticket->stays);
+		ticket_end(server, ticket);
+	}
+	tickets_answer(server, link, is_held ? TICKET_NONE : TICKET_TAKEN,
+		       is_held ? TICKET_HELD : TICKET_REASON_NONE_, packet->ticket);
+}
+
+/* The reaper's threads close the descriptors, so the owner asks again until they have. */
+static void tickets_on_move(struct server *server, struct ticket_link *link,
+			    const struct ticket_packet *packet)
+{
+	struct ticket *ticket = ticket_find(&server->tickets, packet->ticket);
+	enum ticket_reason reason = TICKET_UNKNOWN;
 
 	if (ticket && ticket->link == link)
-		ticket_end(server, ticket);
+		reason = ticket_take(server, ticket);
+	if (reason == TICKET_REASON_NONE_) {
+		ticket_close_all(server, ticket);
+		reason = ticket->n_closing ? TICKET_HELD : TICKET_REASON_NONE_;
+	}
+	tickets_answer(server, link, reason ? TICKET_NONE : TICKET_TAKEN, reason, packet->ticket);
+}
+
+/* A scheduler that has restarted hears of tickets whose bytes are out. */
+static void tickets_on_out(struct server *server, struct ticket_link *link,
+			   const struct ticket_packet *packet)
+{
+	struct ticket *ticket =
+		ticket_begin(server, link, packet, ticket_find(&server->tickets, packet->ticket));
+
+	if (!ticket || ticket->link != link) {
+		tickets_answer(server, link, TICKET_NONE, TICKET_FULL, packet->ticket);
+		return;
+	}
+	ticket->is_out = true;
+	ticket_uses_changed(server);
+	tickets_answer(server, link, TICKET_TAKEN, TICKET_REASON_NONE_, packet->ticket);
+}
+
+static void tickets_on_unmapped(struct server *server, struct ticket_link *link,
+				const struct ticket_packet *packet)
+{
+	struct ticket *ticket = ticket_find(&server->tickets, packet->ticket);
+
+	if (ticket && packet->type == TICKET_PARK)
+		ticket_use_park(ticket, link);
+	else if (ticket)
+		ticket_use_close(server, ticket, link);
 	tickets_answer(server, link, TICKET_TAKEN, TICKET_REASON_NONE_, packet->ticket);
 }
 
@@ -266,6 +409,7 @@ static void tickets_on_withdraw(struct server *server, struct ticket_link *link,
 static const char *tickets_on_packet(struct server *server, struct ticket_link *link,
 				     const struct ticket_packet *packet, struct pass_many *pass)
 {
+	link->obeys = link->obeys || packet->flags & TICKET_OBEYS;
 	switch ((enum ticket_type)packet->type) {
 	case TICKET_DEPOSIT:
 		return tickets_on_deposit(server, link, packet, pass);
@@ -273,6 +417,16 @@ static const char *tickets_on_packet(struct server *server, struct ticket_link *
 		return tickets_on_open(server, link, packet);
 	case TICKET_WITHDRAW:
 		tickets_on_withdraw(server, link, packet);
+		return NULL;
+	case TICKET_MOVE:
+		tickets_on_move(server, link, packet);
+		return NULL;
+	case TICKET_OUT:
+		tickets_on_out(server, link, packet);
+		return NULL;
+	case TICKET_PARK:
+	case TICKET_CLOSE:
+		tickets_on_unmapped(server, link, packet);
 		return NULL;
 	case TICKET_TAKEN:
 	case TICKET_MEMORY:
@@ -345,7 +499,7 @@ static void tickets_on_input(struct server *server, struct event_source *source,
 	else if (r == -EBADMSG)
 		wrong = "a wrong packet about tickets";
 	for (size_t i = 0; i < pass.n; i++)
-		tickets_reap(server, pass.fds[i]);
+		tickets_reap(server, pass.fds[i], 0);
 	if (wrong || (r && r != -EAGAIN))
 		tickets_cut(server, link, wrong);
 }
@@ -391,8 +545,13 @@ static bool tickets_introduce(struct server *server, struct peer *peer, struct t
 	FD_CLEANUP int theirs = -1;
 	struct msg msg;
 
+	/* A process without its pair may have memory open until it ends. */
 	if (peer->pidfd >= 0)
 		link->pidfd = fcntl(peer->pidfd, F_DUPFD_CLOEXEC, 0);
+	else if (peer->cred.pid > 0)
+		link->pidfd = process_hold(peer->fd, peer->cred.pid);
+	if (link->pidfd < 0)
+		link->pidfd = -1;
 	if (!tickets_make_pair(link, &theirs) ||
 	    (link->pidfd >= 0 &&
 	     event_source_add(&server->poller, &link->end, link->pidfd, EPOLLIN, tickets_on_end)) ||
@@ -438,6 +597,7 @@ int tickets_open(struct server *server)
 	int r;
 
 	tickets->resume.on_due = tickets_on_resume;
+	tickets->settle.on_due = ticket_uses_on_due;
 	tickets->links = calloc(TICKET_LINKS_MAX, sizeof(*tickets->links));
 	if (!tickets->links)
 		return -ENOMEM;
@@ -457,6 +617,7 @@ void tickets_close(struct server *server)
 
 		for (; ticket; ticket = next) {
 			next = ticket->next;
+			ticket_uses_drop(server, ticket);
 			(void)tdelete(ticket, &tickets->by_id, ticket_compare);
 			free(ticket);
 		}

@@ -8,6 +8,8 @@
  * uid, and where pods are concerned the same namespace of Kubernetes. It never looks into a
  * descriptor, and the reaper closes them, since they may be of any kind.
  *
+ * Memory that only one gang has open may leave the card (ticket_uses.h).
+ *
  * A ticket ends when its owner withdraws it, or when the owner's pair or process ends. Memory that
  * others have opened by then stays theirs: they have descriptors, or mappings, of their own.
  *
@@ -29,6 +31,7 @@
 struct server;
 struct peer;
 struct ticket;
+struct ticket_use;
 
 /* A process, as the daemon has it. */
 struct ticket_link {
@@ -38,11 +41,14 @@ struct ticket_link {
 	int pidfd;                 /* -1: none; the pair alone tells of the end */
 	bool is_used;
 	bool is_paused;
+	bool is_over; /* its pair has ended, and its process has not; it has memory open */
+	bool obeys;   /* it has sent TICKET_OBEYS */
 	pid_t pid;
 	uid_t uid;
 	uint32_t owner;         /* peer::pod.owner */
 	uint32_t n_fds;         /* that are kept, or promised, for its tickets */
 	struct ticket *tickets; /* its own */
+	struct ticket_use *uses;
 	struct quota_bucket quota;
 };
 
@@ -51,7 +57,12 @@ struct tickets {
 	uint32_t n_fds;     /* that are kept, or promised */
 	uint32_t n_closing; /* descriptors that the reaper has */
 	struct ticket_link *links;
-	void *by_id;            /* tsearch() */
+	void *by_id; /* tsearch() */
+	uint32_t last_serial;
+	struct ticket
+		*closing; /* those with descriptors at the reaper that their owners wait for */
+	uint32_t n_uses;
+	struct deadline settle; /* owners hear whether their memory may move */
 	struct deadline resume; /* paused processes are read again */
 	struct reaper reaper;
 	struct event_source reaped;
@@ -63,6 +74,9 @@ uint32_t tickets_fds(uint64_t n_fds);
 /* 0 or -errno. Needs tickets::n_fds_max. */
 int tickets_open(struct server *server);
 void tickets_close(struct server *server);
+
+/* peer, a client, is in another gang from now on, or ends. */
+void tickets_client_changed(struct server *server, const struct peer *peer);
 
 /* peer, a tool, has sent TICKETS: it gets its end of a new pair, or a RESULT that says why not. */
 void tickets_join(struct server *server, struct peer *peer, uint32_t seq);

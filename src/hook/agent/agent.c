@@ -278,7 +278,7 @@ static uint64_t agent_run_once(void)
 	for (struct agent_link *l = agent_link_next(NULL); l; l = agent_link_next(l))
 		due = u64_min(due, link_run_timers(l, now));
 	agent_slabs_tick();
-	due = u64_min(due, tickets_tick(now));
+	due = u64_min(due, agent_tickets_tick(now));
 	due = u64_min(due, agent_watch_tick(now));
 	due = u64_min(due, agent_orion_tick(now));
 	due = u64_min(due, agent_ahead_tick(now));
@@ -297,7 +297,7 @@ bool agent_has_memory_out(void)
 		budget_read(dev, &mem);
 		is_out = is_out || mem.swapped;
 	}
-	return is_out;
+	return is_out || opened_is_parked(DEVICE_ANY);
 }
 
 static void agent_let_all_go(void)
@@ -358,6 +358,7 @@ static const struct pager_agent pager_ops = {
 	.more_budget = agent_more_budget,
 	.await_host = agent_await_host,
 	.give_host = agent_give_host,
+	.take_back = agent_tickets_take_back,
 };
 
 /* ---- starting and stopping, by threads of the program ----------------------------- */

@@ -27,6 +27,7 @@
 #include "hook/pager/pager_context.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/reach.h"
+#include "hook/tickets/tickets.h"
 #include "util/clock.h"
 
 /*
@@ -201,17 +202,23 @@ void agent_halt_prove_all(bool is_busy)
 	}
 }
 
+/* It has memory that moves, or has opened some that is to be mapped again. */
+static bool link_needs_pager_context(const struct agent_link *link)
+{
+	struct nvshare_mem mem;
+
+	budget_read(link->dev, &mem);
+	return mem.resident || opened_is_there(link->dev);
+}
+
 /*
  * A freeze stops the work of all GPUs, and then no pager context can be made. So each GPU with
  * memory of the program gets its own before.
  */
 static bool process_make_pager_contexts(bool may_freeze)
 {
-	struct nvshare_mem mem;
-
 	agent_for_each_link (l) {
-		budget_read(l->dev, &mem);
-		l->lacks_pager_context = may_freeze && mem.resident &&
+		l->lacks_pager_context = may_freeze && link_needs_pager_context(l) &&
 					 !pager_context_make(l->dev, l->pager_context_max);
 	}
 	return may_freeze && !process_lacks_pager_context();
@@ -249,11 +256,8 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 /* The program may have allocated up to the freeze, after agent_halt_prepare() looked at it. */
 static bool process_can_move(void)
 {
-	struct nvshare_mem mem;
-
 	agent_for_each_link (l) {
-		budget_read(l->dev, &mem);
-		if (mem.resident && !pager_context_get(l->dev))
+		if (link_needs_pager_context(l) && !pager_context_get(l->dev))
 			return false;
 	}
 	return true;

@@ -19,6 +19,7 @@
 #include "hook/table/bypass.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/reach.h"
+#include "hook/tickets/tickets.h"
 #include "util/clock.h"
 
 #define ORPHAN_RETRY_NS CLOCK_NS_PER_SEC
@@ -120,6 +121,8 @@ void agent_lease_sync_gate(void)
 	bool may_run = !agent_lease_is_stopped() && !share_bars_gate();
 
 	if (may_run && gate_get() != GATE_OPEN) {
+		if (!agent_tickets_come_back())
+			return; /* agent_tickets_tick() has it tried again */
 		agent_resume();
 		gate_set(GATE_OPEN);
 	} else if (!may_run && gate_get() != GATE_CLOSED) {
@@ -387,6 +390,8 @@ static uint32_t link_restore(struct agent_link *link)
 	agent_leave_context(&place);
 	link->in.bytes += move.bytes;
 	link->in.ns += move.ns;
+	if (outcome == NVSHARE_OUTCOME_SUCCESS)
+		tickets_return(); /* openers come with this process, and find the memory there */
 	hook_debug("device %d: restored %llu bytes in %llu us, outcome %d, %llu taken over",
 		   (int)link->dev, (unsigned long long)move.bytes,
 		   (unsigned long long)(move.ns / 1000), outcome, (unsigned long long)move.handed);
@@ -450,12 +455,14 @@ static bool link_perform(struct agent_link *link, const struct lease_action *act
 			.type = LEASE_EVENT_DRAINED,
 			.outcome = link_stop(link, action->bytes),
 		};
+		agent_tickets_park();
 		return true;
 	case LEASE_ACTION_EVICT:
 		*ret_end = (struct lease_event){
 			.type = LEASE_EVENT_EVICTED,
 			.outcome = link_evict(link, action->bytes),
 		};
+		agent_tickets_park();
 		return true;
 	case LEASE_ACTION_RESTORE:
 		*ret_end = (struct lease_event){
@@ -478,7 +485,8 @@ static void link_refuse_grant(struct agent_link *link)
 /* A thread stands at the gate, or frozen work is to go on. */
 static bool link_is_wanted(const struct agent_link *link)
 {
-	return (gate_wanted() || agent_halt_is_frozen()) && agent_lease_counts(link);
+	return (gate_wanted() || agent_halt_is_frozen() || tickets_are_wanted()) &&
+	       agent_lease_counts(link);
 }
 
 /* The work of an action ends within it, and its event follows at once. */

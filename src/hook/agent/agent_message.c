@@ -130,7 +130,7 @@ static void message_registered(struct agent_link *link, const struct nvshare_reg
 	agent_orion_begin(link, body);
 	agent_ahead_begin(link, body);
 	agent_slabs_begin(link, body);
-	tickets_renew();
+	tickets_renew(body->flags & NVSHARE_REGISTERED_TICKETS);
 	link->was_registered = true;
 	link->is_missed = false;
 	link->is_away = false;
@@ -279,6 +279,9 @@ void agent_message_handle(struct agent_link *link, const struct msg *msg)
 		return;
 	case NVSHARE_MSG_HOST_MEMORY:
 		message_host_memory(link, &msg->body.host_memory);
+		return;
+	case NVSHARE_MSG_TICKET_WORD:
+		agent_tickets_hear(&msg->body.ticket_word);
 		return;
 	case NVSHARE_MSG_COPY_AHEAD:
 		if (link->state == AGENT_LINK_UP)

@@ -21,6 +21,7 @@ static void hear_other_links(const struct agent_link *link)
 {
 	agent_for_each_link (l) {
 		while (l != link && (agent_link_receive_if(l, NVSHARE_MSG_HEARTBEAT) ||
+				     agent_link_receive_if(l, NVSHARE_MSG_TICKET_WORD) ||
 				     agent_link_receive_if(l, NVSHARE_MSG_PING)))
 			;
 	}
@@ -91,10 +92,22 @@ static bool link_hear_beside_eviction(struct agent_link *link)
 					 agent_link_receive_if(link, NVSHARE_MSG_SET_SHARE) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_COPY_AHEAD) ||
+					 agent_link_receive_if(link, NVSHARE_MSG_TICKET_WORD) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
 					 agent_link_receive_if(link, NVSHARE_MSG_PING));
 	     i++)
 		has_any = true;
+	return has_any;
+}
+
+bool agent_hear_beside_eviction(int wait_ms)
+{
+	bool has_any = false;
+
+	agent_for_each_link (l) {
+		if (l->state == AGENT_LINK_UP && agent_link_hear(l, has_any ? 0 : wait_ms))
+			has_any = link_hear_beside_eviction(l) || has_any;
+	}
 	return has_any;
 }
 
@@ -135,6 +148,7 @@ enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
 	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_COPY_AHEAD) ||
+	    agent_link_receive_if(link, NVSHARE_MSG_TICKET_WORD) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_SLABS) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER))
 		return PAGER_MORE_NOT_YET; /* these bring no budget */

@@ -8,8 +8,8 @@
  * agent_lease.c passes events to the lease and carries out its actions; agent_report.c sends memory
  * numbers; agent_moving.c talks while memory moves; agent_halt.c stops the program; agent_watch.c
  * looks whether the process is idle; agent_slabs.c borrows host memory; agent_gang.c tells what
- * belongs together; agent_ahead.c copies memory ahead of evictions; agent_orion.c reports the
- * scheduler inside the process.
+ * belongs together; agent_tickets.c has memory that processes share; agent_ahead.c copies memory
+ * ahead of evictions; agent_orion.c reports the scheduler inside the process.
  *
  * Threading: the agent's thread alone, unless a function says otherwise.
  */
@@ -28,6 +28,8 @@ void agent_moved_out(CUdevice dev, uint64_t bytes);
 enum pager_more agent_more_budget(CUdevice dev, int wait_ms);
 bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms);
 void agent_give_host(CUdevice dev);
+/* Waits for messages, wait_ms at most, and takes those that an eviction may hear. false: none. */
+bool agent_hear_beside_eviction(int wait_ms);
 
 /* agent_link.c */
 void agent_link_connect(struct agent_link *link);
@@ -148,6 +150,17 @@ void agent_slabs_begin(struct agent_link *link, const struct nvshare_registered 
 void agent_slabs_lent(const struct agent_link *link, const struct nvshare_slabs *body, int fd);
 void agent_slabs_tick(void);
 bool agent_slabs_give_one(const struct agent_link *link);
+
+/*
+ * agent_tickets.c. take_back: pager_agent's. hear: TICKET_WORD has come. park: the process may have
+ * been halted. come_back: it may run; false: not before memory that it has open is back. tick:
+ * returns when to call it again.
+ */
+bool agent_tickets_take_back(CUdeviceptr addr, size_t size, uint64_t until_ns);
+void agent_tickets_hear(const struct nvshare_ticket_word *word);
+void agent_tickets_park(void);
+bool agent_tickets_come_back(void);
+uint64_t agent_tickets_tick(uint64_t now_ns);
 
 /* agent_orion.c. begin: link is registered. tick: reports, and returns when to call it again. */
 void agent_orion_begin(struct agent_link *link, const struct nvshare_registered *body);

@@ -173,6 +173,19 @@ void budget_pin(CUdevice dev, uint64_t bytes, int kind)
 	bell_memory_changed(dev);
 }
 
+void budget_unpin(CUdevice dev, uint64_t bytes, int kind)
+{
+	struct budget_device *d = budget_device(dev);
+
+	if (!d)
+		return;
+	hook_lock(&budget_state.lock);
+	budget_subtract(budget_counter(d, kind), bytes);
+	d->mem.resident += bytes;
+	hook_unlock(&budget_state.lock);
+	bell_memory_changed(dev);
+}
+
 void budget_swapped_out(CUdevice dev, uint64_t bytes)
 {
 	struct budget_device *d = budget_device(dev);

@@ -41,8 +41,9 @@ void budget_give(CUdevice dev, uint64_t bytes, int kind);
 /* Takes bytes that the driver has taken by itself. Never fails, and may overdraw. */
 void budget_force(CUdevice dev, uint64_t bytes, int kind);
 
-/* Pageable bytes become pinned ones of kind. */
+/* Pageable bytes become pinned ones of kind; or the other way round. */
 void budget_pin(CUdevice dev, uint64_t bytes, int kind);
+void budget_unpin(CUdevice dev, uint64_t bytes, int kind);
 
 /* The tries of one allocation. All zero before its first budget_retry(). */
 struct budget_tries {

@@ -24,8 +24,9 @@
 /* Lock held. */
 static bool chunk_is_wanted(const struct pager_chunk *chunk)
 {
-	return chunk->state == PAGER_RESIDENT && !chunk->is_pinned && !chunk->n_holds &&
-	       !chunk->is_blank && !chunk->hung_in && !pager_copy_is_fresh(chunk);
+	return chunk->state == PAGER_RESIDENT && !chunk->is_pinned && !chunk->is_shared &&
+	       !chunk->n_holds && !chunk->is_blank && !chunk->hung_in &&
+	       !pager_copy_is_fresh(chunk);
 }
 
 /* Lock held. Bytes that lack a fresh copy, and among them the host memory that is missing. */

@@ -134,12 +134,14 @@ static bool chunk_take_over(struct pager_chunk *chunk)
 
 static CUresult chunk_map(struct pager_chunk *chunk)
 {
-	/* Memory of another program has its bytes in it, so a restore must overwrite all of them.
+	/*
+	 * Memory of another program has its bytes in it, so a restore must overwrite all of them.
+	 * The driver exports no memory that was taken over, so a shared chunk gets its own.
 	 */
-	bool is_restored = chunk->host != NULL;
+	bool may_take_over = chunk->host && !chunk->is_shared;
 	CUresult res;
 
-	if (chunk->is_mapped || (is_restored && chunk_take_over(chunk)))
+	if (chunk->is_mapped || (may_take_over && chunk_take_over(chunk)))
 		return CUDA_SUCCESS;
 	/* Memory that was taken over could be neither used nor unmapped. */
 	if (chunk->is_mapped)

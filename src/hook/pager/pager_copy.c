@@ -11,7 +11,9 @@
 
 bool pager_copy_is_fresh(const struct pager_chunk *chunk)
 {
-	return chunk->host && chunk->copied == chunk->size && chunk->stamp == gate_openings();
+	/* Other processes write to a shared chunk without opening this gate. */
+	return !chunk->is_shared && chunk->host && chunk->copied == chunk->size &&
+	       chunk->stamp == gate_openings();
 }
 
 void pager_copy_forget(struct pager_chunk *chunk)
@@ -34,7 +36,7 @@ static struct digest *digests_keep(const struct digest *now, uint64_t bytes)
 
 void pager_copy_begin(struct pager_chunk *chunk, const struct digest *now)
 {
-	if (chunk->stamp != gate_openings())
+	if (chunk->stamp != gate_openings() || chunk->is_shared)
 		chunk->copied = 0;
 	chunk->stamp = gate_openings();
 	free(chunk->taken);

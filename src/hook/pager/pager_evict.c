@@ -26,6 +26,9 @@
 #define HOST_WAIT_NS 2000000000ull
 #define HOST_WAIT_MS 5
 
+/* Openers of shared memory are stopped in the same step as this program, and unmap it then. */
+#define TAKE_BACK_NS 5000000000ull
+
 static void chunk_keep(struct pager_chunk *chunk)
 {
 	pager_copy_forget(chunk);
@@ -364,11 +367,91 @@ static void plan_mark(const struct pager_plan *plan, bool is_planned)
 	hook_unlock(&pager.lock);
 }
 
+static void plan_unmark(struct pager_chunk *chunk)
+{
+	hook_lock(&pager.lock);
+	chunk->is_planned = false;
+	hook_unlock(&pager.lock);
+}
+
+/* Memory that others have mapped goes after all else, because its openers have to stop first. */
+static void plan_choose(struct pager_plan *plan, bool is_shared)
+{
+	size_t n = 0;
+
+	hook_lock(&pager.lock);
+	for (size_t i = 0; i < plan->n_chunks; i++) {
+		if (plan->chunks[i]->is_shared == is_shared)
+			plan->chunks[n++] = plan->chunks[i];
+	}
+	hook_unlock(&pager.lock);
+	plan->n_chunks = n;
+}
+
+/* Leaves the chunks that nobody else has mapped any more. The plan has a reference to each range.
+ */
+static void out_take_back(const struct pager_moving *move, struct pager_plan *plan)
+{
+	uint64_t until_ns = clock_now_ns() + TAKE_BACK_NS;
+	size_t n = 0;
+
+	for (size_t i = 0; i < plan->n_chunks; i++) {
+		struct pager_chunk *chunk = plan->chunks[i];
+
+		if (pager_agent()->take_back(chunk->addr, chunk->size, until_ns))
+			plan->chunks[n++] = chunk;
+		else
+			plan_unmark(chunk);
+	}
+	plan->n_chunks = n;
+	/* Openers may have taken their time. The driver has answered already, in the probe. */
+	if (move->is_frozen)
+		(void)freeze_extend(PAGER_FREEZE_NS);
+}
+
+static int evict_some(CUdevice dev, uint64_t bytes, bool is_frozen, bool is_shared,
+		      struct pager_move *ret_move)
+{
+	struct pager_moving move = {
+		.outcome = NVSHARE_OUTCOME_SUCCESS,
+		.is_frozen = is_frozen,
+		.bytes = ret_move->bytes,
+		.handed = ret_move->handed,
+		.copied = ret_move->copied,
+	};
+	struct pager_plan plan;
+
+	if (!pager_plan_init(&plan, dev, PAGER_RESIDENT))
+		return NVSHARE_OUTCOME_SAVE_FAILED;
+	plan_choose(&plan, is_shared);
+	pager_plan_cut(&plan, bytes);
+	if (!plan.n_chunks)
+		goto out;
+	plan_mark(&plan, true);
+	out_begin(&move, dev, &plan);
+	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
+		goto out;
+	out_look_ahead(&move, dev, &plan);
+	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
+		goto out;
+	if (is_shared)
+		out_take_back(&move, &plan);
+	move.mover->is_frozen = is_frozen;
+	out_move(&move, dev, &plan);
+	move.mover->is_frozen = false;
+	ret_move->bytes = move.bytes;
+	ret_move->handed = move.handed;
+	ret_move->copied = move.copied;
+out:
+	plan_mark(&plan, false);
+	pager_plan_deinit(&plan);
+	return move.outcome;
+}
+
 int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
 {
-	struct pager_moving move = {.outcome = NVSHARE_OUTCOME_SUCCESS, .is_frozen = is_frozen};
 	uint64_t start = clock_now_ns();
-	struct pager_plan plan;
+	int outcome;
 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		return managed_evict(dev, bytes, ret_move);
@@ -384,29 +467,11 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 	}
 	if (!pager_device(dev))
 		return NVSHARE_OUTCOME_UNSUPPORTED;
-	if (!pager_plan_init(&plan, dev, PAGER_RESIDENT))
-		return NVSHARE_OUTCOME_SAVE_FAILED;
-	pager_plan_cut(&plan, bytes);
-	if (!plan.n_chunks)
-		goto out;
-	plan_mark(&plan, true);
-	out_begin(&move, dev, &plan);
-	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
-		goto out;
-	out_look_ahead(&move, dev, &plan);
-	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
-		goto out;
-	move.mover->is_frozen = is_frozen;
-	out_move(&move, dev, &plan);
-	move.mover->is_frozen = false;
-	ret_move->bytes = move.bytes;
-	ret_move->handed = move.handed;
-	ret_move->copied = move.copied;
-	if (move.copied < move.bytes)
-		pager_copies_saved(dev, move.bytes - move.copied);
-	ret_move->ns = clock_now_ns() - start;
-out:
-	plan_mark(&plan, false);
-	pager_plan_deinit(&plan);
-	return move.outcome;
+	outcome = evict_some(dev, bytes, is_frozen, false, ret_move);
+	if (outcome == NVSHARE_OUTCOME_SUCCESS && ret_move->bytes < bytes)
+		outcome = evict_some(dev, bytes - ret_move->bytes, is_frozen, true, ret_move);
+	if (ret_move->copied < ret_move->bytes)
+		pager_copies_saved(dev, ret_move->bytes - ret_move->copied);
+	ret_move->ns = ret_move->bytes ? clock_now_ns() - start : 0;
+	return outcome;
 }

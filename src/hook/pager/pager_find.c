@@ -207,6 +207,7 @@ void pager_unhold(const struct pager_hold *hold, bool is_pinned)
 		struct pager_chunk *chunk = &hold->range->chunks[i];
 
 		chunk->n_holds--;
+		chunk->is_pinned_to_share = chunk->is_pinned_to_share && !is_pinned;
 		if (!is_pinned || chunk->is_pinned || chunk->state != PAGER_RESIDENT)
 			continue;
 		chunk->is_pinned = true;
@@ -231,6 +232,7 @@ static void range_pin(struct pager_range *range)
 	for (size_t i = 0; i < range->n_chunks; i++) {
 		struct pager_chunk *chunk = &range->chunks[i];
 
+		chunk->is_pinned_to_share = false;
 		if (chunk->is_pinned || chunk->state != PAGER_RESIDENT)
 			continue;
 		chunk->is_pinned = true;

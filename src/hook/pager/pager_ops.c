@@ -29,6 +29,14 @@ static void no_agent_give_host(CUdevice dev)
 	(void)dev;
 }
 
+static bool no_agent_take_back(CUdeviceptr addr, size_t size, uint64_t until_ns)
+{
+	(void)addr;
+	(void)size;
+	(void)until_ns;
+	return false;
+}
+
 static bool no_pools_release(CUdevice dev)
 {
 	(void)dev;
@@ -50,6 +58,7 @@ static const struct pager_agent no_agent = {
 	.more_budget = no_agent_more_budget,
 	.await_host = no_agent_await_host,
 	.give_host = no_agent_give_host,
+	.take_back = no_agent_take_back,
 };
 
 static const struct pager_pools no_pools = {

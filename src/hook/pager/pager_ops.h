@@ -10,6 +10,7 @@
 #include "abi/cuda_abi.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum pager_more {
@@ -41,6 +42,12 @@ struct pager_agent {
 	 * program without a pager context cannot do that while it runs.
 	 */
 	void (*give_host)(CUdevice dev);
+
+	/*
+	 * Other processes may have the chunk at addr mapped. Waits until until_ns at most that none
+	 * has any more. false: it must stay. Afterwards nothing thaws the program before it runs.
+	 */
+	bool (*take_back)(CUdeviceptr addr, size_t size, uint64_t until_ns);
 };
 
 struct pools_block;

@@ -63,10 +63,12 @@ struct pager_chunk {
 	/* The lock, once it is linked. */
 	enum pager_state state;
 	bool is_pinned;
-	bool is_blank;        /* never used, so there is nothing to copy */
-	bool is_planned;      /* to be evicted, in an eviction under way */
-	bool is_host_old;     /* busy while host copies were dropped: its own is to go, too */
-	unsigned int n_holds; /* calls of the program that need it to stay where it is */
+	bool is_pinned_to_share; /* for tickets alone, which may let it move again */
+	bool is_shared;          /* other processes may have it mapped, and write to it */
+	bool is_blank;           /* never used, so there is nothing to copy */
+	bool is_planned;         /* to be evicted, in an eviction under way */
+	bool is_host_old;        /* busy while host copies were dropped: its own is to go, too */
+	unsigned int n_holds;    /* calls of the program that need it to stay where it is */
 	const struct pager_mover *hung_in; /* a copy of it that did not end may still run there */
 };
 

@@ -50,6 +50,83 @@ static bool share_describe(CUdeviceptr ptr, struct pager_shared *ret)
 	return true;
 }
 
+/* Lock held, and given back meanwhile. NULL: the allocation is gone, or has no such chunk. */
+static struct pager_chunk *share_chunk(const struct pager_shared *shared, size_t i)
+{
+	for (;;) {
+		const struct pager_alloc *alloc = pager_alloc_at(shared->base);
+		struct pager_range *range = share_range(alloc);
+		struct pager_chunk *chunk;
+
+		if (!range || alloc->id != shared->id || i >= shared->n_chunks)
+			return NULL;
+		chunk = &range->chunks[(shared->addr - range->addr) / range->chunk_size + i];
+		if (chunk->state != PAGER_BUSY)
+			return chunk;
+		hook_wait(&pager.changed, &pager.lock);
+	}
+}
+
+static void share_pin(const struct pager_shared *shared, bool is_for_good)
+{
+	struct pager_chunk *chunk;
+	uint64_t bytes = 0;
+
+	hook_lock(&pager.lock);
+	for (size_t i = 0; (chunk = share_chunk(shared, i)); i++) {
+		chunk->is_shared = true;
+		chunk->is_pinned_to_share = chunk->is_pinned_to_share && !is_for_good;
+		if (chunk->is_pinned || chunk->state != PAGER_RESIDENT)
+			continue;
+		chunk->is_pinned = true;
+		chunk->is_pinned_to_share = !is_for_good;
+		bytes += chunk->size;
+	}
+	if (bytes)
+		budget_pin(shared->dev, bytes, pager_chunk_ops.pinned_kind);
+	hook_unlock(&pager.lock);
+}
+
+void pager_share_pin(const struct pager_shared *shared)
+{
+	share_pin(shared, false);
+}
+
+void pager_share_pin_for_good(const struct pager_shared *shared)
+{
+	share_pin(shared, true);
+}
+
+void pager_share_unpin(const struct pager_shared *shared)
+{
+	struct pager_chunk *chunk;
+	uint64_t bytes = 0;
+
+	hook_lock(&pager.lock);
+	for (size_t i = 0; (chunk = share_chunk(shared, i)); i++) {
+		if (!chunk->is_pinned_to_share)
+			continue;
+		chunk->is_pinned_to_share = false;
+		chunk->is_pinned = false;
+		bytes += chunk->size;
+	}
+	if (bytes)
+		budget_unpin(shared->dev, bytes, pager_chunk_ops.pinned_kind);
+	hook_unlock(&pager.lock);
+}
+
+bool pager_share_is_in(const struct pager_shared *shared)
+{
+	const struct pager_chunk *chunk;
+	bool is_in = true;
+
+	hook_lock(&pager.lock);
+	for (size_t i = 0; is_in && (chunk = share_chunk(shared, i)); i++)
+		is_in = chunk->state == PAGER_RESIDENT;
+	hook_unlock(&pager.lock);
+	return is_in;
+}
+
 bool pager_share(CUdeviceptr ptr, struct pager_shared *ret)
 {
 	struct pager_hold hold;
@@ -60,32 +137,22 @@ bool pager_share(CUdeviceptr ptr, struct pager_shared *ret)
 	hook_unlock(&pager.lock);
 	if (!is_there || !pager_hold(ret->base, ret->bytes, &hold))
 		return false;
-	pager_unhold(&hold, true);
+	share_pin(ret, false);
+	pager_unhold(&hold, false);
 	return true;
 }
 
 /*
- * The chunk, busy, so that a thread that frees it waits. NULL: the allocation is gone, or is not
- * pinned. The range stays as long as it has a busy chunk.
+ * The chunk, busy, so that a thread that frees it waits. NULL: the allocation is gone, or its
+ * memory is out. The range stays as long as it has a busy chunk.
  */
 static struct pager_chunk *share_claim(const struct pager_shared *shared, size_t i)
 {
-	struct pager_chunk *chunk = NULL;
+	struct pager_chunk *chunk;
 
 	hook_lock(&pager.lock);
-	for (;;) {
-		const struct pager_alloc *alloc = pager_alloc_at(shared->base);
-		struct pager_range *range = share_range(alloc);
-
-		if (!range || alloc->id != shared->id || i >= shared->n_chunks)
-			break;
-		chunk = &range->chunks[(shared->addr - range->addr) / range->chunk_size + i];
-		if (chunk->state != PAGER_BUSY)
-			break;
-		chunk = NULL;
-		hook_wait(&pager.changed, &pager.lock);
-	}
-	if (chunk && (chunk->state != PAGER_RESIDENT || !chunk->is_pinned))
+	chunk = share_chunk(shared, i);
+	if (chunk && (chunk->state != PAGER_RESIDENT || !chunk->is_shared))
 		chunk = NULL;
 	if (chunk)
 		chunk->state = PAGER_BUSY;

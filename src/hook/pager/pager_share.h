@@ -3,8 +3,9 @@
 #define NVS_HOOK_PAGER_SHARE_H
 
 /*
- * Allocations whose memory other processes map, too: it stays on the card for good, and counts as
- * pinned.
+ * Allocations whose memory other processes map, too. It stays on the card, and counts as pinned,
+ * until the tickets say that it may move (pager_share_unpin()). Before it moves, the pager asks
+ * for it by pager_agent::take_back().
  *
  * Threading: any thread; a short lock, which no thread keeps over a driver call.
  */
@@ -39,10 +40,22 @@ size_t pager_access_list(CUdevice dev, CUmemAccessDesc descs[BUDGET_DEVICES]);
 bool pager_is_shareable(CUdevice dev);
 
 /*
- * Pins the allocation that ptr lies in. Call it inside one gate_enter(); it leaves the gate and
- * waits while bytes are out. false: there is none, or its memory is a pool's.
+ * Pins the allocation that ptr lies in, and notes that it is shared. Call it inside one
+ * gate_enter(); it leaves the gate and waits while bytes are out. false: there is none, or its
+ * memory is a pool's.
  */
 bool pager_share(CUdeviceptr ptr, struct pager_shared *ret);
+
+/*
+ * Pins what of it is on the card, or lets it move again, unless something else has pinned it. Not
+ * for the agent's thread while it moves memory: they wait for chunks that are busy.
+ */
+void pager_share_pin(const struct pager_shared *shared);
+void pager_share_unpin(const struct pager_shared *shared);
+void pager_share_pin_for_good(const struct pager_shared *shared);
+
+/* All of it is on the card. The same threads. */
+bool pager_share_is_in(const struct pager_shared *shared);
 
 /*
  * A descriptor of one of its chunks, which the caller owns and closes; needs no gate. -1: the

@@ -2,10 +2,11 @@
 
 /* The opener's side: memory of other processes, mapped here. */
 
-#include "hook/tickets/tickets.h"
+#include "hook/tickets/opened_private.h"
 
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_mutex.h"
+#include "hook/gate/device.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/charge.h"
 #include "hook/pager/pager.h"
@@ -22,28 +23,7 @@
 #define STARTING_NS     (6 * CLOCK_NS_PER_SEC)
 #define STARTING_NAP_NS (20 * CLOCK_NS_PER_MS)
 
-struct opened {
-	struct opened *next;
-	uint8_t ticket[TICKET_LEN];
-	CUcontext ctx;
-	CUdevice dev;
-	bool is_busy;   /* a thread maps, opens to a peer, or unmaps it */
-	bool is_open;   /* mapped, and has uses */
-	bool is_dead;   /* its context has ended while it was busy */
-	unsigned int n; /* opens without their closes */
-	struct ticket_memory memory;
-	CUdeviceptr addr; /* of the first chunk; 0: none is reserved */
-	size_t n_mapped;  /* chunks */
-	uint64_t round;   /* of opened_peers_changed() */
-};
-
-static struct {
-	struct hook_mutex lock;
-	pthread_cond_t changed; /* one is not busy any more */
-	struct opened *first;
-	unsigned int n;    /* atomic: most programs have none, and questions look here alone */
-	uint64_t n_rounds; /* of opened_peers_changed() */
-} opened = {
+struct opened_book opened = {
 	.lock = HOOK_MUTEX(HOOK_LOCK_OPENED),
 	.changed = PTHREAD_COND_INITIALIZER,
 };
@@ -57,11 +37,25 @@ static size_t opened_chunk_size(const struct opened *o, size_t i)
 	return rest < o->memory.chunk_size ? rest : o->memory.chunk_size;
 }
 
+bool opened_unmap_chunks(struct opened *o)
+{
+	while (o->n_mapped) {
+		size_t i = o->n_mapped - 1;
+
+		if (cuda_real.cuMemUnmap(o->addr + i * o->memory.chunk_size,
+					 opened_chunk_size(o, i)) != CUDA_SUCCESS)
+			return false;
+		o->n_mapped--;
+	}
+	return true;
+}
+
 static void opened_unmap(struct opened *o)
 {
-	for (size_t i = 0; i < o->n_mapped; i++)
-		(void)cuda_real.cuMemUnmap(o->addr + i * o->memory.chunk_size,
-					   opened_chunk_size(o, i));
+	bool is_unmapped = opened_unmap_chunks(o);
+
+	if (!is_unmapped)
+		hook_debug("opened memory could not be unmapped");
 	if (o->addr)
 		(void)cuda_real.cuMemAddressFree(o->addr, o->memory.size);
 	o->n_mapped = 0;
@@ -103,43 +97,52 @@ static CUresult opened_map_some(struct opened *o, const struct ticket_packet *pa
 {
 	CUresult res = CUDA_SUCCESS;
 
-	gate_enter();
 	if (!o->addr) {
 		o->memory = packet->memory;
 		res = cuda_real.cuMemAddressReserve(&o->addr, o->memory.size, 0, 0, 0);
 	}
 	for (size_t i = 0; i < pass->n && res == CUDA_SUCCESS; i++)
 		res = opened_map_chunk(o, pass->fds[i]);
-	gate_leave();
 	return res;
 }
 
-static CUresult opened_ask_some(struct opened *o)
+static enum opened_wait opened_wait_of(const struct ticket_packet *answer)
 {
-	uint64_t end_ns = clock_now_ns() + STARTING_NS;
-	struct ticket_packet packet, answer;
-	struct pass_many pass;
-	CUresult res;
-	int r;
+	if (answer->type != TICKET_NONE)
+		return OPENED_WAIT_NOT;
+	return answer->reason == TICKET_STARTING ? OPENED_WAIT_STARTING
+	       : answer->reason == TICKET_AWAY   ? OPENED_WAIT_AWAY
+						 : OPENED_WAIT_NOT;
+}
 
-	ticket_packet_init(&packet, TICKET_OPEN, o->ticket);
-	packet.first = (uint32_t)o->n_mapped;
-	r = ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
-	while (!r && answer.type == TICKET_NONE && answer.reason == TICKET_STARTING &&
-	       clock_now_ns() < end_ns) {
-		clock_nap(STARTING_NAP_NS);
-		r = ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
-	}
+/* r: an error of ticket_link_ask(). */
+static CUresult opened_link_error(int r)
+{
 	if (r == -EBADMSG) {
 		hook_warn_once("this program has too few file descriptors to open GPU memory of "
 			       "another one (cuIpcOpenMemHandle); raise the limit (ulimit -n)");
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
-	if (r) {
-		hook_warn_once("this program opens GPU memory of another one "
-			       "(cuIpcOpenMemHandle), which needs nvshare-scheduler");
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
+	hook_warn_once("this program opens GPU memory of another one (cuIpcOpenMemHandle), which "
+		       "needs nvshare-scheduler");
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult opened_ask_some(struct opened *o, enum opened_wait *ret_wait)
+{
+	struct ticket_packet packet, answer;
+	struct pass_many pass;
+	CUresult res;
+	int r;
+
+	*ret_wait = OPENED_WAIT_NOT;
+	ticket_packet_init(&packet, TICKET_OPEN, o->ticket);
+	packet.first = (uint32_t)o->n_mapped;
+	packet.flags = tickets_have_words() ? TICKET_OBEYS : 0;
+	r = ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
+	if (r)
+		return opened_link_error(r);
+	*ret_wait = opened_wait_of(&answer);
 	if (answer.type != TICKET_MEMORY)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* An owner cannot change its ticket, so this is another one of that number. */
@@ -153,16 +156,49 @@ static CUresult opened_ask_some(struct opened *o)
 	return res;
 }
 
-static CUresult opened_map(struct opened *o)
+CUresult opened_ask_all(struct opened *o, enum opened_wait *ret_wait)
 {
 	CUresult res;
 
 	do
-		res = opened_ask_some(o);
+		res = opened_ask_some(o, ret_wait);
 	while (res == CUDA_SUCCESS && o->n_mapped < o->memory.n_chunks);
+	return res;
+}
+
+/*
+ * The descriptors are asked for and used within one pass of the gate. So a process that is stopped
+ * has none that would keep the memory of an owner on the card.
+ */
+static CUresult opened_map(struct opened *o)
+{
+	uint64_t end_ns = clock_now_ns() + STARTING_NS;
+	enum opened_wait wait;
+	CUresult res;
+
+	for (;;) {
+		gate_enter();
+		res = opened_ask_all(o, &wait);
+		gate_leave();
+		if (wait == OPENED_WAIT_NOT ||
+		    (wait == OPENED_WAIT_STARTING && clock_now_ns() >= end_ns))
+			break;
+		clock_nap(STARTING_NAP_NS);
+	}
 	if (res != CUDA_SUCCESS)
 		opened_unmap(o);
 	return res;
+}
+
+void opened_tell(const uint8_t *id, enum ticket_type type)
+{
+	struct ticket_packet packet, answer;
+	struct pass_many pass;
+
+	if (!tickets_have_words() || !ticket_link_is_up())
+		return;
+	ticket_packet_init(&packet, type, id);
+	(void)ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
 }
 
 /* ---- the book ------------------------------------------------------------------------ */
@@ -191,22 +227,32 @@ static void opened_unlink(struct opened *o)
 	(void)__atomic_sub_fetch(&opened.n, 1, __ATOMIC_RELEASE);
 }
 
-/* Lock held, and given back meanwhile: another thread may be mapping or unmapping it. */
+bool opened_is_of(const struct opened *o, const uint8_t *ticket)
+{
+	return memcmp(o->ticket, ticket, TICKET_LEN) == 0;
+}
+
+/*
+ * Lock held, and given back meanwhile: another thread may be mapping or unmapping it. So it may be
+ * in another context, where the scheduler hears of the process's last use.
+ */
 static struct opened *opened_of(const uint8_t *ticket, CUcontext ctx)
 {
-	struct opened *o = opened.first;
+	struct opened *o = opened.first, *found = NULL;
 
 	while (o) {
-		if (o->ctx != ctx || memcmp(o->ticket, ticket, TICKET_LEN) != 0) {
+		if (!opened_is_of(o, ticket)) {
 			o = o->next;
-		} else if (o->is_busy) {
+		} else if (o->is_busy || (o->is_closing && o->ctx == ctx)) {
 			hook_wait(&opened.changed, &opened.lock);
 			o = opened.first;
+			found = NULL;
 		} else {
-			return o;
+			found = o->ctx == ctx ? o : found;
+			o = o->next;
 		}
 	}
-	return NULL;
+	return found;
 }
 
 /* One more use. NULL: it is not open in ctx, and fresh is in the book now, busy. */
@@ -226,24 +272,57 @@ static struct opened *opened_use(struct opened *fresh)
 	return o;
 }
 
-/* The work that a thread was busy with is done. false: its context has ended meanwhile, and so has
- * it. */
-static bool opened_done(struct opened *o, bool is_gone)
+/* Lock held. Another one of that ticket is in the book. */
+static bool opened_has_other(const struct opened *o)
+{
+	for (const struct opened *other = opened.first; other; other = other->next) {
+		if (other != o && opened_is_of(other, o->ticket))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * It is unmapped, and busy for the caller. The last one of its ticket stays in the book until the
+ * scheduler knows: a thread that opens the ticket anew comes after that.
+ */
+static void opened_end(struct opened *o)
+{
+	bool is_last;
+
+	hook_lock(&opened.lock);
+	is_last = !opened_has_other(o);
+	if (!is_last)
+		opened_unlink(o);
+	hook_unlock(&opened.lock);
+	if (is_last) {
+		opened_tell(o->ticket, TICKET_CLOSE);
+		hook_lock(&opened.lock);
+		opened_unlink(o);
+		hook_unlock(&opened.lock);
+	}
+	hook_lock(&opened.lock);
+	pthread_cond_broadcast(&opened.changed);
+	hook_unlock(&opened.lock);
+	free(o);
+}
+
+bool opened_done(struct opened *o, bool is_gone)
 {
 	bool is_dead;
 
 	hook_lock(&opened.lock);
 	is_dead = o->is_dead;
-	o->is_busy = false;
-	o->is_open = !is_gone;
-	if (is_gone || is_dead)
-		opened_unlink(o);
+	if (!is_gone && !is_dead) {
+		o->is_busy = false;
+		o->is_open = true;
+	}
 	pthread_cond_broadcast(&opened.changed);
 	hook_unlock(&opened.lock);
-	if (is_dead)
+	if (is_gone || is_dead) {
 		opened_unmap(o);
-	if (is_gone || is_dead)
-		free(o);
+		opened_end(o);
+	}
 	return !is_dead;
 }
 
@@ -263,6 +342,12 @@ static void opened_allow_all(const struct opened *o)
 {
 	for (size_t i = 0; i < o->n_mapped; i++)
 		(void)opened_allow(o, i);
+}
+
+void opened_allow_all_peers(struct opened *o)
+{
+	while (opened_is_behind(o))
+		opened_allow_all(o);
 }
 
 CUresult opened_open(const CUipcMemHandle *handle, CUdeviceptr *ret_ptr)
@@ -295,8 +380,8 @@ CUresult opened_open(const CUipcMemHandle *handle, CUdeviceptr *ret_ptr)
 		return CUDA_SUCCESS;
 	}
 	res = opened_map(fresh);
-	while (res == CUDA_SUCCESS && opened_is_behind(fresh))
-		opened_allow_all(fresh);
+	if (res == CUDA_SUCCESS)
+		opened_allow_all_peers(fresh);
 	ptr = res == CUDA_SUCCESS ? opened_ptr(fresh) : 0;
 	if (!opened_done(fresh, res != CUDA_SUCCESS))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -315,36 +400,48 @@ static struct opened *opened_at(CUdeviceptr ptr)
 	return o;
 }
 
+/* The one that the caller closes. */
+static void opened_claim_closing(struct opened *o)
+{
+	hook_lock(&opened.lock);
+	while (o->is_busy)
+		hook_wait(&opened.changed, &opened.lock);
+	o->is_busy = true;
+	o->is_closing = false;
+	hook_unlock(&opened.lock);
+}
+
 bool opened_close(CUdeviceptr ptr, CUresult *ret_res)
 {
-	bool is_last = false;
+	bool is_last = false, is_settled;
 	struct opened *o;
 
 	if (!__atomic_load_n(&opened.n, __ATOMIC_ACQUIRE))
 		return false;
 	hook_lock(&opened.lock);
-	while ((o = opened_at(ptr)) && o->is_busy)
+	while ((o = opened_at(ptr)) && (o->is_busy || o->is_closing))
 		hook_wait(&opened.changed, &opened.lock);
 	if (o && opened_ptr(o) != ptr)
 		o = NULL;
-	if (o && --o->n == 0) {
-		is_last = o->is_busy = true;
-		o->is_open = false;
-	}
+	if (o && --o->n == 0)
+		is_last = o->is_closing = true;
 	hook_unlock(&opened.lock);
 	if (!o)
 		return false;
 	*ret_res = CUDA_SUCCESS;
 	if (!is_last)
 		return true;
-	/* Work may still use the memory, and where a capture is open nothing can wait for it. */
-	if (!pager_settle_context(o->ctx, ret_res)) {
+	/*
+	 * Work may still use the memory, and where a capture is open nothing can wait for it. The
+	 * agent may have to map it anew for that work, so it is not busy yet.
+	 */
+	is_settled = pager_settle_context(o->ctx, ret_res);
+	opened_claim_closing(o);
+	if (!is_settled) {
 		o->n = 1;
 		*ret_res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	} else {
-		opened_unmap(o);
 	}
-	if (!opened_done(o, o->n == 0))
+	if (!opened_done(o, is_settled))
 		*ret_res = CUDA_SUCCESS; /* its context has ended, and it is closed with it */
 	return true;
 }
@@ -405,31 +502,36 @@ bool opened_find(CUdeviceptr ptr, struct opened_memory *ret)
 	return o != NULL;
 }
 
+/* One of ctx, busy then. One that is another thread's ends when that thread is done. */
+static struct opened *opened_claim_of(CUcontext ctx)
+{
+	struct opened *o, *found = NULL;
+
+	hook_lock(&opened.lock);
+	for (o = opened.first; o; o = o->next) {
+		if (o->ctx != ctx)
+			continue;
+		o->is_dead = true;
+		if (!o->is_busy && !o->is_closing)
+			found = o;
+	}
+	if (found) {
+		found->is_busy = true;
+		found->is_open = false;
+	}
+	hook_unlock(&opened.lock);
+	return found;
+}
+
 /* Its work has ended with it. */
 void opened_context_gone(CUcontext ctx)
 {
-	struct opened *list = NULL, *o, **at, *next;
+	struct opened *o;
 
 	if (!__atomic_load_n(&opened.n, __ATOMIC_ACQUIRE))
 		return;
-	hook_lock(&opened.lock);
-	for (at = &opened.first; (o = *at);) {
-		if (o->ctx != ctx || o->is_busy) {
-			o->is_dead |= o->ctx == ctx;
-			at = &o->next;
-			continue;
-		}
-		*at = o->next;
-		(void)__atomic_sub_fetch(&opened.n, 1, __ATOMIC_RELEASE);
-		o->next = list;
-		list = o;
-	}
-	hook_unlock(&opened.lock);
-	for (; list; list = next) {
-		next = list->next;
-		opened_unmap(list);
-		free(list);
-	}
+	while ((o = opened_claim_of(ctx)))
+		(void)opened_done(o, true);
 }
 
 void opened_after_fork_child(void)

@@ -2,11 +2,12 @@
 
 /* The owner's side: which allocations have tickets. */
 
-#include "hook/tickets/tickets.h"
+#include "hook/tickets/tickets_private.h"
 
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_mutex.h"
 #include "hook/base/random.h"
+#include "hook/gate/bell.h"
 #include "hook/gate/gate.h"
 #include "hook/pager/pager_share.h"
 #include "hook/tickets/ticket_link.h"
@@ -22,29 +23,15 @@
 /* While the scheduler is away, tickets_tick() tries so often at most. */
 #define RETRY_NS CLOCK_NS_PER_SEC
 
-struct ticket {
-	struct ticket *next;
-	uint8_t id[TICKET_LEN];
-	struct pager_shared shared;
-	uint32_t generation; /* of the pair on which it was left; 0: on none */
-	bool is_busy;        /* a thread leaves it */
-	bool is_dead;        /* freed meanwhile */
-	uint64_t round;      /* of tickets_renew() */
-};
-
-static struct {
-	struct hook_mutex lock;
-	pthread_cond_t changed; /* a ticket is not busy any more */
-	struct ticket *first;
-	unsigned int n; /* atomic: most programs have none, and frees look here alone */
-	/* The agent's. */
-	uint64_t round;   /* how often the tickets were brought to a scheduler */
-	uint32_t renewed; /* on this pair */
-	uint64_t retry_ns;
-} tickets = {
+struct tickets tickets = {
 	.lock = HOOK_MUTEX(HOOK_LOCK_TICKETS),
 	.changed = PTHREAD_COND_INITIALIZER,
 };
+
+bool tickets_have_words(void)
+{
+	return __atomic_load_n(&tickets.has_words, __ATOMIC_ACQUIRE);
+}
 
 /* ---- handles ----------------------------------------------------------------------- */
 
@@ -67,13 +54,6 @@ static void ticket_write_handle(const uint8_t id[TICKET_LEN], CUipcMemHandle *re
 
 /* ---- to the scheduler, without the lock ----------------------------------------------- */
 
-enum leave_result {
-	LEAVE_DONE,
-	LEAVE_FULL,
-	LEAVE_AWAY, /* there is no scheduler, or it does not answer */
-	LEAVE_FREED /* the memory is gone, or the driver does not export it */
-};
-
 static enum leave_result leave_send(const struct ticket_packet *packet, const int *fds,
 				    uint32_t *ret_generation)
 {
@@ -85,6 +65,21 @@ static enum leave_result leave_send(const struct ticket_packet *packet, const in
 	return answer.type == TICKET_TAKEN ? LEAVE_DONE : LEAVE_FULL;
 }
 
+static void leave_describe(const struct ticket *ticket, enum ticket_type type,
+			   struct ticket_packet *ret)
+{
+	ticket_packet_init(ret, type, ticket->id);
+	ret->memory = (struct ticket_memory){
+		.size = ticket->shared.size,
+		.chunk_size = ticket->shared.chunk_size,
+		.offset = ticket->shared.base - ticket->shared.addr,
+		.bytes = ticket->shared.bytes,
+		.n_chunks = ticket->shared.n_chunks,
+	};
+	if (tickets_have_words())
+		ret->flags = TICKET_OBEYS | (ticket->is_seen ? TICKET_SEEN : 0);
+}
+
 static enum leave_result leave_some(const struct ticket *ticket, size_t first, size_t n,
 				    uint32_t *ret_generation)
 {
@@ -93,14 +88,7 @@ static enum leave_result leave_some(const struct ticket *ticket, size_t first, s
 	int fds[TICKET_FDS_MAX];
 	size_t n_fds = 0;
 
-	ticket_packet_init(&packet, TICKET_DEPOSIT, ticket->id);
-	packet.memory = (struct ticket_memory){
-		.size = ticket->shared.size,
-		.chunk_size = ticket->shared.chunk_size,
-		.offset = ticket->shared.base - ticket->shared.addr,
-		.bytes = ticket->shared.bytes,
-		.n_chunks = ticket->shared.n_chunks,
-	};
+	leave_describe(ticket, TICKET_DEPOSIT, &packet);
 	packet.first = (uint32_t)first;
 	packet.n = (uint32_t)n;
 	for (; n_fds < n && result == LEAVE_DONE; n_fds++) {
@@ -115,7 +103,10 @@ static enum leave_result leave_some(const struct ticket *ticket, size_t first, s
 	return result;
 }
 
-/* Also if the scheduler does not know it, or has a part of it. */
+/*
+ * Also if the scheduler does not know it, or has a part of it. Where others have it open, what lies
+ * in the same chunk must stay on the card with it.
+ */
 static void ticket_withdraw(const struct ticket *ticket)
 {
 	struct ticket_packet packet, answer;
@@ -125,7 +116,19 @@ static void ticket_withdraw(const struct ticket *ticket)
 	if (!ticket_link_is_up())
 		return;
 	ticket_packet_init(&packet, TICKET_WITHDRAW, ticket->id);
-	(void)ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
+	if (!ticket_link_ask(&packet, NULL, &answer, &pass, NULL) && answer.type == TICKET_NONE)
+		pager_share_pin_for_good(&ticket->shared);
+}
+
+/* A scheduler that has restarted hears of a ticket whose bytes are out. An older one cannot. */
+static enum leave_result leave_out(const struct ticket *ticket, uint32_t *ret_generation)
+{
+	struct ticket_packet packet;
+
+	if (!tickets_have_words())
+		return LEAVE_AWAY;
+	leave_describe(ticket, TICKET_OUT, &packet);
+	return leave_send(&packet, NULL, ret_generation);
 }
 
 /* *ret_generation: of the pair that has them. LEAVE_AWAY: no pair has all of them. */
@@ -135,6 +138,8 @@ static enum leave_result leave_all(const struct ticket *ticket, uint32_t *ret_ge
 	size_t n_chunks = ticket->shared.n_chunks, n;
 	uint32_t generation = 0;
 
+	if (ticket->is_out)
+		return leave_out(ticket, ret_generation);
 	if (n_chunks > TICKET_CHUNKS_MAX)
 		return LEAVE_FULL;
 	for (size_t i = 0; i < n_chunks && result == LEAVE_DONE; i += n) {
@@ -153,14 +158,22 @@ static enum leave_result leave_all(const struct ticket *ticket, uint32_t *ret_ge
 
 #define LEAVE_TRIES 3
 
-static enum leave_result ticket_leave(struct ticket *ticket)
+enum leave_result ticket_leave(struct ticket *ticket)
 {
 	enum leave_result result = LEAVE_AWAY;
 	uint32_t generation = 0;
 
-	for (unsigned int i = 0; i < LEAVE_TRIES && result == LEAVE_AWAY; i++)
+	for (unsigned int i = 0; i < LEAVE_TRIES && result == LEAVE_AWAY; i++) {
 		result = leave_all(ticket, &generation);
+		/* Openers of an earlier pair have it open, and this pair does not know them. */
+		if (result != LEAVE_DONE || ticket->is_out || ticket->is_seen ||
+		    !ticket->was_left || generation == ticket->generation)
+			continue;
+		ticket->is_seen = true;
+		result = LEAVE_AWAY;
+	}
 	ticket->generation = result == LEAVE_DONE ? generation : 0;
+	ticket->was_left = ticket->was_left || result == LEAVE_DONE;
 	return result;
 }
 
@@ -215,20 +228,13 @@ static void ticket_unlink(struct ticket *ticket)
 	(void)__atomic_sub_fetch(&tickets.n, 1, __ATOMIC_RELEASE);
 }
 
-/*
- * Leaves a ticket that is busy for the caller. *ret_id: its number. One that the program has freed
- * meanwhile is gone then, and one that could not be left, unless keeps.
- */
-static enum leave_result ticket_leave_linked(struct ticket *ticket, bool keeps,
-					     uint8_t ret_id[TICKET_LEN])
+void ticket_put(struct ticket *ticket, bool keeps)
 {
-	enum leave_result result = ticket_leave(ticket);
 	bool is_gone;
 
-	memcpy(ret_id, ticket->id, TICKET_LEN);
 	hook_lock(&tickets.lock);
 	ticket->is_busy = false;
-	is_gone = ticket->is_dead || (result != LEAVE_DONE && !keeps);
+	is_gone = ticket->is_dead || !keeps;
 	if (is_gone)
 		ticket_unlink(ticket);
 	pthread_cond_broadcast(&tickets.changed);
@@ -237,6 +243,19 @@ static enum leave_result ticket_leave_linked(struct ticket *ticket, bool keeps,
 		ticket_withdraw(ticket);
 		free(ticket);
 	}
+}
+
+/*
+ * Leaves a ticket that is busy for the caller. *ret_id: its number. One that could not be left is
+ * gone then, unless keeps.
+ */
+static enum leave_result ticket_leave_linked(struct ticket *ticket, bool keeps,
+					     uint8_t ret_id[TICKET_LEN])
+{
+	enum leave_result result = ticket_leave(ticket);
+
+	memcpy(ret_id, ticket->id, TICKET_LEN);
+	ticket_put(ticket, result == LEAVE_DONE || keeps);
 	return result;
 }
 
@@ -255,8 +274,7 @@ static struct ticket *ticket_new(const struct pager_shared *shared)
 	return t;
 }
 
-/* The scheduler has it. */
-static bool ticket_is_left(const struct ticket *ticket)
+bool ticket_is_left(const struct ticket *ticket)
 {
 	return ticket->generation == ticket_link_generation() && ticket_link_is_up();
 }
@@ -280,6 +298,8 @@ static struct ticket *ticket_claim(const struct pager_shared *shared, bool *ret_
 		tickets.first = t;
 		(void)__atomic_add_fetch(&tickets.n, 1, __ATOMIC_RELEASE);
 	}
+	if (t)
+		t->is_settled = false; /* the caller has pinned it */
 	*ret_is_left = t && ticket_is_left(t);
 	if (*ret_is_left)
 		memcpy(ret_id, t->id, TICKET_LEN);
@@ -290,27 +310,42 @@ static struct ticket *ticket_claim(const struct pager_shared *shared, bool *ret_
 	return *ret_is_left ? NULL : t;
 }
 
-CUresult tickets_make(CUdeviceptr ptr, CUipcMemHandle *ret)
+/* LEAVE_OUT: the memory has left the card meanwhile, with that of another ticket. */
+static enum leave_result ticket_make(CUdeviceptr ptr, uint8_t ret_id[TICKET_LEN], CUresult *ret_res)
 {
 	enum leave_result result = LEAVE_DONE;
 	struct pager_shared shared;
-	uint8_t id[TICKET_LEN];
 	struct ticket *ticket;
 	bool is_there, is_left;
+
+	gate_enter();
+	is_there = pager_share(ptr, &shared);
+	gate_leave();
+	*ret_res = is_there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (!is_there)
+		return LEAVE_DONE;
+	ticket = ticket_claim(&shared, &is_left, ret_id);
+	if (!ticket && !is_left)
+		*ret_res = CUDA_ERROR_OUT_OF_MEMORY;
+	if (ticket)
+		result = ticket_leave_linked(ticket, false, ret_id);
+	bell_ring(); /* the agent looks whether the memory must stay */
+	return result == LEAVE_FREED && !pager_share_is_in(&shared) ? LEAVE_OUT : result;
+}
+
+CUresult tickets_make(CUdeviceptr ptr, CUipcMemHandle *ret)
+{
+	enum leave_result result = LEAVE_OUT;
+	uint8_t id[TICKET_LEN] = {0};
+	CUresult res = CUDA_SUCCESS;
 
 	/* Memory that nobody can open need not be pinned. */
 	if (!ticket_link_reach())
 		return leave_error(LEAVE_AWAY);
-	gate_enter();
-	is_there = pager_share(ptr, &shared);
-	gate_leave();
-	if (!is_there)
-		return CUDA_ERROR_INVALID_VALUE;
-	ticket = ticket_claim(&shared, &is_left, id);
-	if (!ticket && !is_left)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (ticket)
-		result = ticket_leave_linked(ticket, false, id);
+	while (result == LEAVE_OUT)
+		result = ticket_make(ptr, id, &res);
+	if (res != CUDA_SUCCESS)
+		return res;
 	if (result != LEAVE_DONE)
 		return leave_error(result);
 	ticket_write_handle(id, ret);
@@ -318,7 +353,7 @@ CUresult tickets_make(CUdeviceptr ptr, CUipcMemHandle *ret)
 }
 
 /* Takes those of the allocation at base, or of ctx, out of the book. Returns them as a list. */
-static struct ticket *tickets_take(CUdeviceptr base, CUcontext ctx)
+static struct ticket *tickets_unlink(CUdeviceptr base, CUcontext ctx)
 {
 	struct ticket *list = NULL, *t, **at;
 
@@ -354,13 +389,13 @@ static void tickets_end(struct ticket *list)
 void tickets_freed(CUdeviceptr ptr)
 {
 	if (__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
-		tickets_end(tickets_take(ptr, NULL));
+		tickets_end(tickets_unlink(ptr, NULL));
 }
 
 void tickets_context_gone(CUcontext ctx)
 {
 	if (__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
-		tickets_end(tickets_take(0, ctx));
+		tickets_end(tickets_unlink(0, ctx));
 	opened_context_gone(ctx);
 }
 
@@ -382,7 +417,7 @@ static struct ticket *tickets_claim_lost(uint64_t round)
 	return t;
 }
 
-void tickets_renew(void)
+static void tickets_bring(void)
 {
 	uint8_t id[TICKET_LEN];
 	struct ticket *ticket;
@@ -397,6 +432,12 @@ void tickets_renew(void)
 	tickets.renewed = ticket_link_generation();
 }
 
+void tickets_renew(bool has_words)
+{
+	__atomic_store_n(&tickets.has_words, has_words, __ATOMIC_RELEASE);
+	tickets_bring();
+}
+
 static bool tickets_are_lost(void)
 {
 	return __atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE) &&
@@ -405,11 +446,12 @@ static bool tickets_are_lost(void)
 
 uint64_t tickets_tick(uint64_t now_ns)
 {
+	tickets_settle();
 	if (!tickets_are_lost())
 		return UINT64_MAX;
 	if (now_ns >= tickets.retry_ns) {
 		tickets.retry_ns = now_ns + RETRY_NS;
-		tickets_renew();
+		tickets_bring();
 	}
 	return tickets_are_lost() ? tickets.retry_ns : UINT64_MAX;
 }
@@ -421,6 +463,7 @@ void tickets_after_fork_child(void)
 	(void)pthread_cond_init(&tickets.changed, NULL);
 	tickets.first = NULL;
 	tickets.n = 0;
+	tickets.has_words = false;
 	opened_after_fork_child();
 	ticket_link_after_fork_child();
 }

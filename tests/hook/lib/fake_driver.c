@@ -297,8 +297,60 @@ void pools_after_fork_child(void)
 {
 }
 
-void tickets_renew(void)
+void tickets_renew(bool has_words)
 {
+	(void)has_words;
+}
+
+void tickets_hear(const struct nvshare_ticket_word *word)
+{
+	(void)word;
+}
+
+enum tickets_taken tickets_take(CUdeviceptr addr, size_t size)
+{
+	(void)addr;
+	(void)size;
+	return TICKETS_STAY;
+}
+
+void tickets_keep(CUdeviceptr addr, size_t size)
+{
+	(void)addr;
+	(void)size;
+}
+
+void tickets_return(void)
+{
+	fake_count(n_returned);
+}
+
+bool tickets_are_wanted(void)
+{
+	return fake_get(is_ticket_wanted);
+}
+
+void opened_park(void)
+{
+	fake_count(n_parks);
+}
+
+bool opened_return(CUdevice dev)
+{
+	(void)dev;
+	return !fake_get(is_opened_away);
+}
+
+bool opened_is_parked(CUdevice dev)
+{
+	(void)dev;
+	return fake_get(is_opened_parked);
+}
+
+bool opened_is_there(CUdevice dev)
+{
+	(void)dev;
+	return false;
 }
 
 uint64_t tickets_tick(uint64_t now_ns)

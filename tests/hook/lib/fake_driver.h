@@ -81,6 +81,11 @@ struct fake_driver {
 	void (*on_first)(CUdevice dev, uint64_t bytes);
 	bool (*on_part)(CUdevice dev); /* half is in, and there is no budget for more; true: now */
 	uint64_t swapped;
+	int n_parks;          /* opened_park() */
+	int n_returned;       /* tickets_return() */
+	int is_ticket_wanted; /* an opener waits for memory that is out */
+	int is_opened_parked; /* opened memory is not mapped, */
+	int is_opened_away;   /* and cannot be yet */
 };
 
 extern struct fake_driver fake_driver;

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/tickets/ticket_uses.h"
+
+#include "daemon/server.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A process may leave so many words unanswered; each ticket has its own. */
+#define WORD_AGAIN_NS (200 * CLOCK_NS_PER_MS)
+
+/* Gangs change one member at a time, and owners need not hear of each step. */
+#define SETTLE_NS (20 * CLOCK_NS_PER_MS)
+/* Nothing tells that the members of a gang fit together again. */
+#define APART_NS CLOCK_NS_PER_SEC
+
+/* Beyond these a use is not noted, and its ticket stays. */
+#define USES_MAX 65536
+
+/* ---- words -------------------------------------------------------------------------- */
+
+static bool peer_is_of(const struct peer *peer, const struct ticket_link *link)
+{
+	return peer->state == PEER_STATE_CLIENT && !peer->is_closing && link->pid > 0 &&
+	       peer->cred.pid == link->pid && peer->cred.uid == link->uid;
+}
+
+/* Any connection of the process serves. false: it has none. */
+static bool ticket_say(struct server *server, const struct ticket *ticket,
+		       const struct ticket_link *link, uint32_t word)
+{
+	struct nvshare_ticket_word body = {.word = word};
+
+	memcpy(body.ticket, ticket->id, TICKET_LEN);
+	for (uint32_t i = 0; link->obeys && i < server->slots_used; i++) {
+		struct peer *peer = &server->peers[i];
+
+		if (!peer_is_of(peer, link))
+			continue;
+		server_send_body(server, peer, NVSHARE_MSG_TICKET_WORD, 0, &body);
+		log_debug("ticket-word pid=%d word=%u bytes=%llu", (int)link->pid,
+			  (unsigned int)word, (unsigned long long)ticket->memory.size);
+		return true;
+	}
+	return false;
+}
+
+/* ---- gangs -------------------------------------------------------------------------- */
+
+/* The one gang of all clients of the process, as peer::gang; 0: none, or several. */
+static uint32_t link_gang(const struct server *server, const struct ticket_link *link)
+{
+	uint32_t gang = 0;
+
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		const struct peer *peer = &server->peers[i];
+
+		if (!peer_is_of(peer, link))
+			continue;
+		if (!peer->gang || (gang && peer->gang != gang))
+			return 0;
+		gang = peer->gang;
+	}
+	return gang;
+}
+
+enum ticket_fate { TICKET_FATE_STAYS, TICKET_FATE_APART, TICKET_FATE_MOVES };
+
+/* Members that do not fit together take turns one by one, so one may run while another is out. */
+static enum ticket_fate ticket_fate(const struct server *server, const struct ticket *ticket)
+{
+	uint32_t gang = link_gang(server, ticket->link);
+	struct sched_gang_status status;
+
+	if (ticket->stays || !ticket->link->obeys || !gang)
+		return TICKET_FATE_STAYS;
+	for (const struct ticket_use *use = ticket->uses; use; use = use->next) {
+		if (!use->link->obeys || link_gang(server, use->link) != gang)
+			return TICKET_FATE_STAYS;
+	}
+	sched_gang_status(&server->sched, gang - 1, &status);
+	return status.is_apart ? TICKET_FATE_APART : TICKET_FATE_MOVES;
+}
+
+static void ticket_tell(struct server *server, struct ticket *ticket, uint32_t word)
+{
+	if (ticket->told != word && ticket_say(server, ticket, ticket->link, word))
+		ticket->told = word;
+}
+
+void ticket_uses_on_due(struct server *server, struct deadline *deadline)
+{
+	bool is_apart = false;
+
+	for (uint32_t i = 0; i < TICKET_LINKS_MAX; i++) {
+		struct ticket_link *link = &server->tickets.links[i];
+
+		if (!link->is_used)
+			continue;
+		for (struct ticket *ticket = link->tickets; ticket; ticket = ticket->next) {
+			enum ticket_fate fate = ticket_fate(server, ticket);
+
+			is_apart = is_apart || fate == TICKET_FATE_APART;
+			ticket_tell(server, ticket,
+				    fate == TICKET_FATE_MOVES ? NVSHARE_TICKET_MOVES
+							      : NVSHARE_TICKET_STAYS);
+		}
+	}
+	if (is_apart)
+		deadline_set(&server->deadlines, deadline, server->now_ns + APART_NS);
+}
+
+void ticket_uses_changed(struct server *server)
+{
+	uint64_t at_ns = server->now_ns + SETTLE_NS;
+
+	if (deadline_at(&server->tickets.settle) > at_ns)
+		deadline_set(&server->deadlines, &server->tickets.settle, at_ns);
+}
+
+/* Words to a connection that has ended may have been lost. */
+void tickets_client_changed(struct server *server, const struct peer *peer)
+{
+	bool is_any = false;
+
+	for (uint32_t i = 0; i < TICKET_LINKS_MAX; i++) {
+		struct ticket_link *link = &server->tickets.links[i];
+
+		if (!link->is_used || link->pid != peer->cred.pid)
+			continue;
+		for (struct ticket *ticket = link->tickets; ticket; ticket = ticket->next)
+			ticket->told = TICKET_WORD_NONE;
+		is_any = true;
+	}
+	if (is_any)
+		ticket_uses_changed(server);
+}
+
+/* ---- uses --------------------------------------------------------------------------- */
+
+static struct ticket_use **ticket_use_of(struct ticket *ticket, const struct ticket_link *link)
+{
+	struct ticket_use **at = &ticket->uses;
+
+	while (*at && (*at)->link != link)
+		at = &(*at)->next;
+	return at;
+}
+
+static struct ticket_use *ticket_use_new(struct server *server, struct ticket *ticket,
+					 struct ticket_link *link)
+{
+	struct ticket_use *use;
+
+	if (server->tickets.n_uses == USES_MAX)
+		return NULL;
+	use = calloc(1, sizeof(*use));
+	if (!use)
+		return NULL;
+	server->tickets.n_uses++;
+	use->ticket = ticket;
+	use->link = link;
+	use->next = ticket->uses;
+	ticket->uses = use;
+	use->link_next = link->uses;
+	if (use->link_next)
+		use->link_next->link_prev = use;
+	link->uses = use;
+	return use;
+}
+
+/* at: its place among the ticket's. */
+static void ticket_use_end(struct server *server, struct ticket_use **at)
+{
+	struct ticket_use *use = *at;
+
+	*at = use->next;
+	if (use->link_prev)
+		use->link_prev->link_next = use->link_next;
+	else
+		use->link->uses = use->link_next;
+	if (use->link_next)
+		use->link_next->link_prev = use->link_prev;
+	server->tickets.n_uses--;
+	free(use);
+}
+
+void ticket_use_hold(struct server *server, struct ticket *ticket, struct ticket_link *link)
+{
+	struct ticket_use *use = *ticket_use_of(ticket, link);
+
+	if (!use) {
+		use = ticket_use_new(server, ticket, link);
+		ticket_uses_changed(server);
+	}
+	if (use)
+		use->is_held = true;
+	else
+		ticket->stays = true;
+}
+
+void ticket_use_park(struct ticket *ticket, const struct ticket_link *link)
+{
+	struct ticket_use *use = *ticket_use_of(ticket, link);
+
+	if (use)
+		use->is_held = false;
+}
+
+void ticket_use_close(struct server *server, struct ticket *ticket, const struct ticket_link *link)
+{
+	struct ticket_use **at = ticket_use_of(ticket, link);
+
+	if (!*at)
+		return;
+	ticket_use_end(server, at);
+	ticket_uses_changed(server);
+}
+
+void ticket_uses_drop(struct server *server, struct ticket *ticket)
+{
+	while (ticket->uses)
+		ticket_use_end(server, &ticket->uses);
+}
+
+void ticket_uses_leave(struct server *server, struct ticket_link *link, bool is_over)
+{
+	while (link->uses) {
+		struct ticket *ticket = link->uses->ticket;
+
+		ticket->stays = ticket->stays || !is_over;
+		ticket_use_close(server, ticket, link);
+	}
+}
+
+/* ---- memory that moves ------------------------------------------------------------------ */
+
+/* false: somebody holds it, and hears that it is to park. */
+static bool ticket_is_free(struct server *server, struct ticket *ticket)
+{
+	bool is_free = true;
+
+	for (struct ticket_use *use = ticket->uses; use; use = use->next) {
+		if (!use->is_held)
+			continue;
+		is_free = false;
+		if (use->told_ns && server->now_ns - use->told_ns < WORD_AGAIN_NS)
+			continue;
+		use->told_ns = server->now_ns;
+		(void)ticket_say(server, ticket, use->link, NVSHARE_TICKET_PARK);
+	}
+	return is_free;
+}
+
+enum ticket_reason ticket_take(struct server *server, struct ticket *ticket)
+{
+	if (ticket_fate(server, ticket) != TICKET_FATE_MOVES) {
+		/* The owner acts as if it had heard the word, and later hears when that is over. */
+		ticket->told = NVSHARE_TICKET_STAYS;
+		ticket_uses_changed(server);
+		return TICKET_STAYS;
+	}
+	if (!ticket_is_free(server, ticket))
+		return TICKET_HELD;
+	ticket->is_out = true;
+	return TICKET_REASON_NONE_;
+}
+
+void ticket_call(struct server *server, struct ticket *ticket)
+{
+	if (ticket->wanted_ns && server->now_ns - ticket->wanted_ns < WORD_AGAIN_NS)
+		return;
+	ticket->wanted_ns = server->now_ns;
+	(void)ticket_say(server, ticket, ticket->link, NVSHARE_TICKET_WANTED);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The owner's side of memory that leaves the card with its gang. */
+
+#include "hook/tickets/tickets_private.h"
+
+#include <string.h>
+
+void tickets_hear(const struct nvshare_ticket_word *word)
+{
+	struct ticket *t;
+
+	if (word->word == NVSHARE_TICKET_PARK) {
+		opened_hear_park(word->ticket);
+		return;
+	}
+	hook_lock(&tickets.lock);
+	for (t = tickets.first; t && memcmp(t->id, word->ticket, TICKET_LEN) != 0;)
+		t = t->next;
+	if (t && word->word == NVSHARE_TICKET_WANTED) {
+		t->is_wanted = true;
+	} else if (t) {
+		t->may_move = word->word == NVSHARE_TICKET_MOVES;
+		t->is_settled = false;
+	}
+	hook_unlock(&tickets.lock);
+}
+
+bool tickets_are_wanted(void)
+{
+	bool are_wanted = false;
+
+	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
+		return false;
+	hook_lock(&tickets.lock);
+	for (const struct ticket *t = tickets.first; t; t = t->next)
+		are_wanted = are_wanted || (t->is_wanted && (t->is_out || t->is_asked));
+	hook_unlock(&tickets.lock);
+	return are_wanted;
+}
+
+static bool ticket_is_in(const struct ticket *t, CUdeviceptr addr, size_t size)
+{
+	return t->shared.addr < addr + size && addr < t->shared.addr + t->shared.size;
+}
+
+/* Lock held. Small allocations lie in one chunk, which stays if one of them has to. */
+static bool ticket_must_stay(const struct ticket *ticket)
+{
+	for (const struct ticket *t = tickets.first; t; t = t->next) {
+		if ((!t->may_move || t->is_kept) &&
+		    ticket_is_in(t, ticket->shared.addr, ticket->shared.size))
+			return true;
+	}
+	return false;
+}
+
+/* One whose pins are not as they should be; *ret: what it shares. */
+static bool tickets_claim_unsettled(struct pager_shared *ret, bool *ret_must_stay)
+{
+	struct ticket *t;
+
+	hook_lock(&tickets.lock);
+	for (t = tickets.first; t && (t->is_settled || t->is_busy);)
+		t = t->next;
+	if (t) {
+		t->is_settled = true;
+		*ret = t->shared;
+		*ret_must_stay = ticket_must_stay(t);
+	}
+	hook_unlock(&tickets.lock);
+	return t != NULL;
+}
+
+/* A thread that makes a ticket has pinned its memory before, so none is let go in between. */
+void tickets_settle(void)
+{
+	struct pager_shared shared;
+	bool must_stay;
+
+	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
+		return;
+	while (tickets_claim_unsettled(&shared, &must_stay)) {
+		if (must_stay)
+			pager_share_pin(&shared);
+		else
+			pager_share_unpin(&shared);
+	}
+}
+
+/*
+ * One in size bytes at addr that was not looked at in this round, busy then. *ret_is_busy: another
+ * thread has one.
+ */
+static struct ticket *tickets_claim_in(CUdeviceptr addr, size_t size, bool *ret_is_busy)
+{
+	struct ticket *t;
+
+	*ret_is_busy = false;
+	hook_lock(&tickets.lock);
+	for (t = tickets.first; t; t = t->next) {
+		if (t->round == tickets.round || t->is_out || !ticket_is_in(t, addr, size))
+			continue;
+		*ret_is_busy = *ret_is_busy || t->is_busy;
+		if (!t->is_busy)
+			break;
+	}
+	if (t) {
+		t->is_busy = true;
+		t->round = tickets.round;
+	}
+	hook_unlock(&tickets.lock);
+	return t;
+}
+
+/* Busy for the caller. */
+static enum tickets_taken ticket_take(struct ticket *ticket)
+{
+	struct ticket_packet packet, answer;
+	uint32_t generation = 0;
+	struct pass_many pass;
+
+	if (!tickets_have_words() || !ticket_is_left(ticket))
+		return TICKETS_STAY;
+	ticket->is_asked = true;
+	ticket_packet_init(&packet, TICKET_MOVE, ticket->id);
+	if (ticket_link_ask(&packet, NULL, &answer, &pass, &generation) ||
+	    generation != ticket->generation)
+		return TICKETS_STAY;
+	if (answer.type == TICKET_TAKEN)
+		return TICKETS_TAKEN;
+	return answer.type == TICKET_NONE && answer.reason == TICKET_HELD ? TICKETS_HELD
+									  : TICKETS_STAY;
+}
+
+enum tickets_taken tickets_take(CUdeviceptr addr, size_t size)
+{
+	enum tickets_taken result = TICKETS_TAKEN, one;
+	struct ticket *ticket;
+	bool is_busy;
+
+	tickets.round++;
+	while ((ticket = tickets_claim_in(addr, size, &is_busy))) {
+		one = ticket_take(ticket);
+		hook_lock(&tickets.lock);
+		ticket->is_out = one == TICKETS_TAKEN;
+		if (one == TICKETS_STAY) {
+			ticket->may_move = false;
+			ticket->is_settled = false;
+		}
+		hook_unlock(&tickets.lock);
+		ticket_put(ticket, true);
+		if (one == TICKETS_STAY)
+			return TICKETS_STAY;
+		result = one == TICKETS_HELD ? one : result;
+	}
+	return is_busy ? TICKETS_HELD : result;
+}
+
+void tickets_keep(CUdeviceptr addr, size_t size)
+{
+	hook_lock(&tickets.lock);
+	for (struct ticket *t = tickets.first; t; t = t->next) {
+		if (!ticket_is_in(t, addr, size))
+			continue;
+		t->is_kept = true;
+		t->is_settled = false;
+	}
+	hook_unlock(&tickets.lock);
+}
+
+/* One that was asked for, and was not looked at in this round; busy then. */
+static struct ticket *tickets_claim_asked(void)
+{
+	struct ticket *t;
+
+	hook_lock(&tickets.lock);
+	for (t = tickets.first; t; t = t->next) {
+		if (!t->is_busy && t->round != tickets.round && (t->is_asked || t->is_kept))
+			break;
+	}
+	if (t) {
+		t->is_busy = true;
+		t->round = tickets.round;
+	}
+	hook_unlock(&tickets.lock);
+	return t;
+}
+
+static void ticket_return(struct ticket *ticket)
+{
+	hook_lock(&tickets.lock);
+	/* Nobody has it open, whichever pair comes next. */
+	ticket->was_left = ticket->was_left && !ticket->is_out;
+	ticket->is_out = ticket->is_asked = ticket->is_kept = ticket->is_wanted = false;
+	ticket->is_settled = false;
+	hook_unlock(&tickets.lock);
+	(void)ticket_leave(ticket);
+}
+
+void tickets_return(void)
+{
+	struct ticket *ticket;
+
+	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
+		return;
+	tickets.round++;
+	while ((ticket = tickets_claim_asked())) {
+		if (pager_share_is_in(&ticket->shared))
+			ticket_return(ticket);
+		ticket_put(ticket, true);
+	}
+}

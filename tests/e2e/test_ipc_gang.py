@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that the members of one gang share by CUDA IPC leaves the card with the gang's turn, and comes back."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from conftest import MIB, until
+from test_ipc import MOMENTS, UNKNOWN, WORDS, Sharer
+
+SHARED = 60 * MIB
+LARGE = 200 * MIB  # does not fit beside what a gang of these tests has
+GANG = {"NVSHARE_GANG": "g"}
+
+
+@pytest.fixture
+def gang(node):
+    node.start_scheduler()
+    return Sharer(node, "owner", **GANG), Sharer(node, "opener", **GANG)
+
+
+def pinned(node, sharer):
+    return node.client(sharer.program)["memory_pinned"]
+
+
+def swapped(node, sharer):
+    return node.client(sharer.program)["memory_swapped"]
+
+
+def can_move(node, owner):
+    """The owner has heard that its shared memory may go."""
+    return pinned(node, owner) < SHARED
+
+
+def fill_card(node, name="single"):
+    """A program beside the gang, whose memory is on the card when this returns."""
+    single = Sharer(node, name)
+    single.expect("alloc", 0, LARGE)
+    single.expect("fill", 0, WORDS, 99)
+    return single
+
+
+def end(node, *sharers):
+    for sharer in sharers:
+        sharer.quit()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def share(owner, opener, place=0, size=SHARED, seed=5):
+    handle = owner.share(place, size, seed)
+    opener.expect("open", place, handle)
+    opener.expect("verify", place, WORDS, seed, what="right")
+    return handle
+
+
+def test_shared_memory_moves_with_the_gang(gang, node):
+    owner, opener = gang
+    share(owner, opener)
+    opener.expect("alloc", 1, 40 * MIB)
+    opener.expect("fill", 1, WORDS, 6)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    assert swapped(node, owner) >= SHARED and can_move(node, owner)
+    for i in range(3):
+        opener.expect("verify", 0, WORDS, 5 + i, what="right")
+        opener.expect("fill", 0, WORDS, 6 + i)
+        single.expect("verify", 0, WORDS, 99, what="right")
+        until("it is out", lambda: swapped(node, owner) >= SHARED)
+        owner.expect("verify", 0, WORDS, 6 + i, what="right")
+        opener.expect("verify", 1, WORDS, 6, what="right")
+    end(node, owner, opener, single)
+
+
+def test_running_openers_are_frozen_and_go_on(gang, node):
+    """Work that does not end in time is frozen, with shared memory in use, on both sides."""
+    owner, opener = gang
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    for i in range(3):
+        owner.expect("spin", 1500)
+        opener.expect("spin", 1500)
+        opener.tell("fill", 0, WORDS, 20 + i)
+        single = fill_card(node, f"single-{i}")
+        assert swapped(node, owner) >= SHARED
+        assert opener.hear() == "done"
+        owner.expect("verify", 0, WORDS, 20 + i, what="right")
+        single.quit()
+    end(node, owner, opener)
+
+
+def test_many_tickets_and_parts_of_chunks_move(gang, node):
+    """Small allocations share a chunk, so all of their tickets are taken back with it; large ones have several."""
+    owner, opener = gang
+    sizes = [512, 4096, 3 * MIB, 65 * MIB, 4 * WORDS]
+    owner.expect("alloc", 9, 512)  # so that what is packed does not begin where its chunk does
+    handles = [share(owner, opener, i, size, i) for i, size in enumerate(sizes) if size >= 4 * WORDS]
+    assert len(handles) == 4
+    until("all may move", lambda: pinned(node, owner) < 10 * MIB)
+    single = fill_card(node)
+    for turn in range(3):
+        for place in 1, 2, 3, 4:
+            opener.expect("verify", place, WORDS, place + turn, what="right")
+            opener.expect("fill", place, WORDS, place + turn + 1)
+        single.expect("verify", 0, WORDS, 99, what="right")
+        for place in 4, 3, 2, 1:
+            owner.expect("verify", place, WORDS, place + turn + 1, what="right")
+        single.expect("fill", 0, WORDS, 99)
+    end(node, owner, opener, single)
+
+
+def test_what_is_closed_and_opened_anew_moves_too(gang, node):
+    owner, opener = gang
+    handle = share(owner, opener)
+    opener.expect("open", 1, handle)  # one more use of the same address
+    opener.expect("close", 0)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    opener.expect("verify", 1, WORDS, 5, what="right")
+    opener.expect("close", 1)
+    single.expect("verify", 0, WORDS, 99, what="right")
+    until("it is out", lambda: swapped(node, owner) >= SHARED)
+    # An open waits for the owner's turn, and wakes it up.
+    opener.expect("open", 2, handle)
+    opener.expect("verify", 2, WORDS, 5, what="right")
+    opener.expect("fill", 2, WORDS, 8)
+    single.expect("verify", 0, WORDS, 99, what="right")
+    until("it is out again", lambda: swapped(node, owner) >= SHARED)
+    opener.expect("close", 2)  # while it is out
+    owner.expect("verify", 0, WORDS, 8, what="right")
+    end(node, owner, opener, single)
+
+
+def test_each_is_owner_and_opener(gang, node):
+    """Each waits for the other to unmap what it has opened, in the same step."""
+    for a, b, place in (*gang, 0), (*gang[::-1], 1):
+        handle = a.share(place, 50 * MIB, place)
+        b.expect("open", place, handle)
+    for sharer in gang:
+        until("it may move", lambda s=sharer: pinned(node, s) < 50 * MIB)
+    single = fill_card(node)
+    for turn in range(3):
+        for sharer, place in zip(gang, (1, 0)):
+            sharer.expect("verify", place, WORDS, place + turn, what="right")
+            sharer.expect("fill", place, WORDS, place + turn + 1)
+        single.expect("verify", 0, WORDS, 99, what="right")
+    assert max(swapped(node, s) for s in gang) >= 50 * MIB
+    end(node, *gang, single)
+
+
+def test_an_opener_outside_the_gang_pins_it(gang, node):
+    owner, opener = gang
+    handle = share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    stranger = Sharer(node, "stranger")
+    stranger.expect("open", 0, handle)
+    until("it stays", lambda: not can_move(node, owner))
+    stranger.expect("alloc", 1, 60 * MIB)
+    single = Sharer(node, "single")
+    single.expect("alloc", 0, 130 * MIB)
+    single.expect("fill", 0, WORDS, 99)
+    stranger.expect("verify", 0, WORDS, 5, what="right")
+    assert swapped(node, owner) == 0
+    stranger.expect("close", 0)
+    until("it may move again", lambda: can_move(node, owner))
+    end(node, owner, opener, stranger, single)
+
+
+def test_an_opener_outside_the_gang_waits_for_what_is_out(gang, node):
+    owner, opener = gang
+    handle = share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    assert swapped(node, owner) >= SHARED
+    stranger = Sharer(node, "stranger")
+    stranger.expect("open", 0, handle)
+    stranger.expect("verify", 0, WORDS, 5, what="right")
+    until("it stays", lambda: not can_move(node, owner))
+    end(node, owner, opener, single, stranger)
+
+
+def test_without_a_gang_it_stays(node):
+    node.start_scheduler()
+    owner, opener = Sharer(node, "owner", NVSHARE_GANG="a"), Sharer(node, "opener", NVSHARE_GANG="b")
+    alone = Sharer(node, "alone")
+    handle = owner.share(0, SHARED, 5)
+    until("nobody else has it", lambda: can_move(node, owner))
+    for sharer in opener, alone:
+        sharer.expect("open", 0, handle)
+        until("it stays", lambda: not can_move(node, owner))
+        sharer.expect("close", 0)
+        until("it may move", lambda: can_move(node, owner))
+    alone.share(1, SHARED, 6)
+    assert not can_move(node, alone)
+    end(node, owner, opener, alone)
+
+
+def test_memory_that_is_freed_while_it_is_out_is_gone(gang, node):
+    """The opener is told, and its work fails; as the driver says, the owner must not do that."""
+    owner, opener = gang
+    handle = share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    assert swapped(node, owner) >= SHARED
+    owner.expect("free", 0)
+    opener.expect("alloc", 1, MIB)
+    until("the opener says so", lambda: "is lost" in opener.program.output())
+    opener.expect("close", 0)
+    opener.expect("open", 0, handle, what=UNKNOWN)
+    again = share(owner, opener, 2, SHARED, 7)
+    assert again != handle
+    end(node, owner, opener, single)
+
+
+@pytest.mark.parametrize("victim", ["owner", "opener"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_death_in_a_switch_leaves_nothing(gang, node, victim, moment):
+    """While the gang goes, and while it comes: the other member, and who has the card, go on."""
+    owner, opener = gang
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    single = Sharer(node, "single")
+    single.tell("alloc", 0, LARGE)
+    until("the gang is stopped", lambda: "DROP_LOCK" in node.scheduler.output() or " drop " in node.scheduler.output())
+    time.sleep(moment)
+    dead, alive = (owner, opener) if victim == "owner" else (opener, owner)
+    dead.program.forget()
+    dead.program.kill()
+    dead.program.process.wait()
+    if victim == "owner":
+        alive.expect("close", 0)  # as with the driver: what the opener still has mapped stays until then
+    assert single.hear() == "done"
+    single.expect("fill", 0, WORDS, 99)
+    if victim == "opener":
+        owner.expect("verify", 0, WORDS, 5, what="right")
+        owner.expect("free", 0)
+    else:
+        alive.expect("alloc", 1, MIB)
+    single.expect("verify", 0, WORDS, 99, what="right")
+    end(node, alive, single)
+
+
+@pytest.mark.parametrize("victim", ["owner", "opener"])
+def test_a_death_while_it_is_out(gang, node, victim):
+    owner, opener = gang
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    assert swapped(node, owner) >= SHARED
+    dead, alive = (owner, opener) if victim == "owner" else (opener, owner)
+    dead.program.forget()
+    dead.program.kill(signal.SIGKILL)
+    dead.program.process.wait()
+    if victim == "owner":
+        alive.expect("alloc", 1, MIB)  # it runs, after it has said what it has lost
+        assert len(re.findall("is lost", alive.program.output())) == 1
+        alive.expect("close", 0)
+    else:
+        alive.expect("verify", 0, WORDS, 5, what="right")
+    end(node, alive, single)
+
+
+@pytest.mark.parametrize("where", ["in", "out"])
+def test_a_new_scheduler(gang, node, where):
+    """Memory that is out comes back for its openers. What is in stays: who has it open is not known any more."""
+    owner, opener = gang
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    if where == "in":
+        opener.expect("verify", 0, WORDS, 5, what="right")
+    else:
+        assert swapped(node, owner) >= SHARED
+    node.kill_scheduler()
+    node.start_scheduler()
+    until("all are back", lambda: all(node.client(s.program) for s in (owner, opener, single)))
+    opener.expect("verify", 0, WORDS, 5, what="right")
+    owner.expect("verify", 0, WORDS, 5, what="right")
+    if where == "in":
+        until("it stays", lambda: not can_move(node, owner))
+    else:
+        until("it may move", lambda: can_move(node, owner))
+    for i in range(2):
+        opener.expect("fill", 0, WORDS, 30 + i)
+        owner.expect("verify", 0, WORDS, 30 + i, what="right")
+    if where == "out":
+        single.expect("verify", 0, WORDS, 99, what="right")
+        opener.expect("verify", 0, WORDS, 31, what="right")
+    single.program.forget()
+    single.program.kill()
+    single.program.process.wait()
+    end(node, owner, opener)
+
+
+def test_a_forked_child_keeps_no_memory_on_the_card(gang, node):
+    owner, opener = gang
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    children = [int(each("fork").split()[1]) for each in gang]
+    try:
+        single = fill_card(node)
+        assert swapped(node, owner) >= SHARED
+        opener.expect("verify", 0, WORDS, 5, what="right")
+        end(node, owner, opener, single)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
