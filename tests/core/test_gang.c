@@ -316,6 +316,28 @@ static void members_on_one_gpu_run_together(void **state)
 	assert_true(runs(0) && runs(1) && !runs(2));
 }
 
+/* Those who come stand in another order than members do, and the last of them needs the stops. */
+static void a_critical_member_brings_nobody_too_early(void **state)
+{
+	(void)state;
+	run_member(2, 0, SCHED_NONE, 60);
+	run_member(3, 0, SCHED_NONE, 30);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	rig_join_as(&rig, 1, SCHED_PRIORITY_CRITICAL, 0, 0);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	ask(0, 30);
+	ask(1, 30);
+	assert_true(!runs(0) && !runs(1));
+	rig_leave(&rig, 3);
+	assert_true(runs(2) && !runs(0) && !runs(1));
+	/* Not again and again in the same moment. */
+	assert_true(sched_deadline(&rig.sched) > rig.sched.now_ns + 1);
+	rig_at(&rig, 41 * S);
+	settle();
+	assert_true(runs(0) && runs(1) && !runs(2));
+}
+
 static void critical_members_stay(void **state)
 {
 	(void)state;
@@ -445,6 +467,7 @@ int main(void)
 		TEST(a_member_put_back_takes_the_others_along),
 		TEST(members_that_do_not_fit_together_are_apart),
 		TEST(members_on_one_gpu_run_together),
+		TEST(a_critical_member_brings_nobody_too_early),
 		TEST(critical_members_stay),
 		TEST(a_gang_waits_for_a_gpu_that_is_out),
 		TEST(a_crowd_on_one_gpu_is_apart),

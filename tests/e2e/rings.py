@@ -147,4 +147,5 @@ def finish(node, programs, n_gpus):
 
 
 def start(node, n_gpus):
-    node.env |= {"NVSHARE_SIM_GPUS": str(n_gpus), "NVSHARE_SIM_MEMORY": str(CARD)}
+    # Room for a second context of each program. One that drains instead waits for peers that are stopped.
+    node.env |= {"NVSHARE_SIM_GPUS": str(n_gpus), "NVSHARE_SIM_MEMORY": str(CARD), "NVSHARE_MEMORY_RESERVE_PERCENT": "13"}

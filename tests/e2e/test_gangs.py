@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import until
+from conftest import deep, until
 from rings import (
     FOR_EVER, NO_PEER, RING_PATIENCE, Ring, ThreadRing, finish, n_entries, part, results, ring_args, run_until_stopped,
     single, start, stopped, undisturbed, wait_until_ready,
@@ -80,7 +80,7 @@ def is_at(node, pid, moment):
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("end", ["alone", "killed"])
+@pytest.mark.parametrize("end", ["killed", *deep("alone")])
 def test_a_member_that_is_killed_in_a_switch_stops_nobody_else(node, moment, end):
     """Its mate sees no peer, and ends by itself, or is killed, too; the other ring's rounds go on."""
     rng = random.Random(f"{moment} {end}")

@@ -8,6 +8,8 @@ import pathlib
 import sys
 import time
 
+import pytest
+
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from scheduler_node import BUILD, expect_asleep, more_descriptors, node, until  # noqa: E402,F401
@@ -33,6 +35,7 @@ def start(node, poll_seconds):  # noqa: F811
         assert client.expect("REGISTERED")[0] == 0
 
 
+@pytest.mark.deep
 def test_a_thousand_idle_clients_wake_nobody(node):  # noqa: F811
     with more_descriptors(CLIENTS + 100):
         start(node, poll_seconds=3600)

@@ -16,6 +16,11 @@ LARGE = 200 * MIB  # does not fit beside what a gang of these tests has
 GANG = {"NVSHARE_GANG": "g"}
 
 
+@pytest.fixture(autouse=True)
+def moves(node):
+    node.env["NVSHARE_IPC_MOVES"] = "1"
+
+
 @pytest.fixture
 def gang(node):
     node.start_scheduler()

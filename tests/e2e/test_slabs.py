@@ -144,6 +144,7 @@ def test_another_domain_gets_other_slabs(node):
     finish(node, [*programs, apart])
 
 
+@pytest.mark.deep
 def test_two_take_turns_with_room_for_little_more_than_one(node):
     """One returns slabs while it comes in, since the other one lacks them."""
     limit = {"NVSHARE_HOST_MEMORY_LIMIT": "112MiB"}

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from conftest import MIB, until
+from conftest import MIB, deep, until
 
 
-@pytest.mark.parametrize("is_reused", [False, True], ids=["closed", "reused"])
+@pytest.mark.parametrize("is_reused", [True, *deep(False)], ids=["reused", "closed"])
 @pytest.mark.parametrize("which", [[], ["--all"]], ids=["one", "all"])
 def test_who_closes_what_it_does_not_own_goes_on(node, which, is_reused):
     """Its files are its own, and it takes turns as before."""

@@ -27,14 +27,19 @@ _Static_assert(SCHED_GPUS_MAX <= 32, "struct sched_gang::gpus");
 uint64_t gang_added_before(const struct sched *sched, uint32_t client, uint32_t *ret_n)
 {
 	const struct sched_client *c = &sched->clients[client];
+	bool is_behind = false;
 	uint64_t bytes = 0;
 
 	*ret_n = 0;
 	GANG_FOR_EACH(sched, c->gang, i)
 	{
-		if (i == client)
-			break;
-		if (sched->clients[i].gpu != c->gpu || !gang_member_waits(&sched->clients[i]))
+		const struct sched_client *other = &sched->clients[i];
+
+		is_behind = is_behind || i == client;
+		if (i == client || other->gpu != c->gpu || !gang_member_waits(other))
+			continue;
+		/* As queue_push_coming() has it: critical members first, and the last of them. */
+		if (other->is_resident ? c->is_resident && !is_behind : c->is_resident || is_behind)
 			continue;
 		bytes += fit_load_added(sched, i);
 		++*ret_n;

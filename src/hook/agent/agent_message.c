@@ -130,7 +130,7 @@ static void message_registered(struct agent_link *link, const struct nvshare_reg
 	agent_orion_begin(link, body);
 	agent_ahead_begin(link, body);
 	agent_slabs_begin(link, body);
-	tickets_renew(body->flags & NVSHARE_REGISTERED_TICKETS);
+	tickets_renew(hook_options()->ipc_moves && (body->flags & NVSHARE_REGISTERED_TICKETS));
 	link->was_registered = true;
 	link->is_missed = false;
 	link->is_away = false;

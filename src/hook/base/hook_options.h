@@ -38,6 +38,7 @@ struct hook_options {
 	bool freeze;
 	bool transfer;
 	bool clean;
+	bool ipc_moves;
 	bool host_slabs;
 	bool debug; /* hook_log.h reads it for itself */
 	bool latency_critical;

@@ -189,6 +189,8 @@ const struct setting hook_options_table[] = {
 	       "one program may use more memory than the card has"),
 	SWITCH("NVSHARE_IPC", ipc,
 	       "plain, pinned cuMemAlloc, which the driver's own IPC handles share"),
+	SWITCH("NVSHARE_IPC_MOVES", ipc_moves,
+	       "memory that the program shares by CUDA IPC moves with its gang"),
 	WORD("NVSHARE_RDMA", rdma, enum hook_options_rdma, rdma_names,
 	     "ignore: no GPU memory of the program is registered with a device"),
 	SWITCH("NVSHARE_TRANSFER", transfer, "memory may be handed over between programs"),
