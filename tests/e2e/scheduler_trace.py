@@ -66,6 +66,8 @@ class Trace:
         for number, (step, entries) in enumerate(self.steps()):
             for client, gpu, kind, detail, pid in entries:
                 where[client], whose[client] = gpu, pid
+                # The first answer is to the stop, and later ones are to evictions of who has stopped.
+                is_stopping = client in stopping and stopping[client] is None
                 if kind in (GRANT, LEAVE):
                     off.discard(client)
                 if kind == GRANT:
@@ -73,10 +75,10 @@ class Trace:
                 elif kind == STOP and detail:
                     runs.discard(client)
                     stopping[client] = None
-                elif kind == RELEASE and client in stopping and detail == SUCCESS:
+                elif kind == RELEASE and is_stopping and detail == SUCCESS:
                     runs.discard(client)
                     stopping[client] = step
-                elif kind == RELEASE and client in stopping and detail not in (PARTIAL, NO_CARD_MEMORY):
+                elif kind == RELEASE and is_stopping and detail not in (PARTIAL, NO_CARD_MEMORY):
                     runs.add(client)  # the stop has failed
                     del stopping[client]
                 elif kind == RELEASE and detail == SUCCESS:

@@ -84,6 +84,15 @@ def test_a_program_short_of_descriptors_hears_that_it_is(node):
     node.finish([other])
 
 
+def test_a_program_works_with_as_few_descriptors_as_without_the_library(node):
+    node.start_scheduler()
+    for limit in range(4, 12):
+        limited = ["prlimit", f"--nofile={limit}:{limit}", *oversub(node)]
+        without = run(node, limited, LD_PRELOAD="")
+        code, out, errors = run(node, limited)
+        assert code == without[0] and ("verified" in out) == ("verified" in without[1]), f"{limit}: {errors}"
+
+
 @pytest.mark.parametrize("version, advice", [(VERSION + 1, "upgrade the scheduler"), (VERSION - 1, "of this release")])
 def test_the_scheduler_names_both_versions_to_another_one_and_in_its_log(node, version, advice):
     node.start_scheduler()

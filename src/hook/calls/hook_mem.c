@@ -4,6 +4,7 @@
 
 #include "hook/table/hooks.h"
 
+#include "hook/base/descriptors.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/device.h"
 #include "hook/gate/gate.h"
@@ -47,11 +48,18 @@ static CUresult mem_alloc_paged(CUcontext ctx, CUdevice dev, enum nvshare_backen
 	return res == CUDA_SUCCESS && is_booked ? pager_context_check(ctx) : res;
 }
 
+/* The driver needs a descriptor for memory that can move, and none for plain memory. */
+static bool mem_is_to_be_plain(CUresult res)
+{
+	return res == CUDA_ERROR_OUT_OF_MEMORY && descriptors_are_short();
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
 	enum nvshare_backend backend;
 	CUcontext ctx;
 	CUdevice dev;
+	CUresult res;
 
 	if (!cuda_real.cuMemAlloc_v2)
 		return CUDA_ERROR_NOT_FOUND;
@@ -60,7 +68,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	backend = backend_of(dev);
 	if (backend == NVSHARE_BACKEND_NONE)
 		return mem_alloc_plain(dptr, bytesize);
-	return mem_alloc_paged(ctx, dev, backend, dptr, bytesize);
+	res = mem_alloc_paged(ctx, dev, backend, dptr, bytesize);
+	return mem_is_to_be_plain(res) ? mem_alloc_plain(dptr, bytesize) : res;
 }
 
 static CUresult mem_pitch_plain(CUdeviceptr *dptr, size_t *pPitch, size_t width, size_t height,
@@ -105,7 +114,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 	res = mem_alloc_paged(ctx, dev, backend, dptr, pitch * Height);
 	if (res == CUDA_SUCCESS)
 		*pPitch = pitch;
-	return res;
+	return mem_is_to_be_plain(res)
+		       ? mem_pitch_plain(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)
+		       : res;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr)
