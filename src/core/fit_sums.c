@@ -73,7 +73,7 @@ static void sums_of_holder(const struct sched_client *c, struct sched_sums *sums
 	if (c->is_fixed || c->is_not_preemptible || c->is_resident) {
 		sums->n_fast = 1;
 		sums->n_never = 1;
-	} else if (c->is_retrying || c->line == SCHED_LINE_COMING) {
+	} else if (c->is_retrying || c->is_held || c->line == SCHED_LINE_COMING) {
 		sums->n_fast = 1;
 		sums->later = u64_excess(sums->load, pinned);
 	} else if (c->is_growing) {
@@ -148,9 +148,9 @@ enum sched_place fit_place(const struct sched_client *c)
 		return can_give ? SCHED_PLACE_QUEUED : SCHED_PLACE_NONE;
 	case SCHED_CLIENT_RUNNING:
 		if (c->is_hung || c->is_fixed || c->is_not_preemptible || c->is_retrying ||
-		    c->line == SCHED_LINE_COMING)
+		    c->is_held || c->line == SCHED_LINE_COMING)
 			return SCHED_PLACE_KEPT;
-		if (c->is_paused || c->is_called_off)
+		if ((c->is_paused && !c->is_behind) || c->is_called_off)
 			return SCHED_PLACE_PAUSED;
 		if (c->is_resident)
 			return SCHED_PLACE_KEPT;

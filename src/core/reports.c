@@ -159,6 +159,12 @@ int reports_request(struct sched *sched, const struct sched_event *event)
 	return 0;
 }
 
+static void client_set_stops(struct sched_client *c, enum sched_stops stops)
+{
+	if (stops != SCHED_STOPS_AS_BEFORE)
+		c->drains = stops == SCHED_STOPS_DRAINING;
+}
+
 static void take_report(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
@@ -247,6 +253,7 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 	if (means == REL_STALE)
 		return SCHED_E_STALE;
 
+	client_set_stops(c, event->stops);
 	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
 	g->moved_out += event->moved;
 	if (event->moved)
@@ -287,6 +294,7 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 		return SCHED_E_NO_CLIENT;
 
 	charge_before = fit_charge(c);
+	client_set_stops(c, event->stops);
 	take_report(sched, event);
 	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
 	sched->gpus[c->gpu].moved_in += event->moved;

@@ -167,6 +167,18 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 	}
 }
 
+/* Gangs wait for members that drain, but not on a GPU where nobody is stopped. */
+static void gpu_set_out(struct sched *sched, uint32_t gpu, bool is_out)
+{
+	if (sched->gpus[gpu].is_out == is_out)
+		return;
+	sched->gpus[gpu].is_out = is_out;
+	for (uint32_t i = 0; i < sched->n_clients; i++) {
+		if (sched->clients[i].state != SCHED_CLIENT_FREE && sched->clients[i].gpu == gpu)
+			gang_change(sched, i);
+	}
+}
+
 static int on_gpu(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_gpu *g;
@@ -185,7 +197,7 @@ static int on_gpu(struct sched *sched, const struct sched_event *event)
 	g->total = event->bytes;
 	g->external = event->external;
 	g->link_bandwidth = event->link_bandwidth;
-	g->is_out = event->is_out;
+	gpu_set_out(sched, event->gpu, event->is_out);
 	g->is_dirty = true;
 	return 0;
 }

@@ -125,6 +125,13 @@ enum sched_client_state {
 	SCHED_CLIENT_STATE_COUNT_
 };
 
+/* How a client would be stopped now, as it says with its memory. */
+enum sched_stops {
+	SCHED_STOPS_AS_BEFORE, /* it does not say; before it has said anything, by freezing */
+	SCHED_STOPS_FREEZING,
+	SCHED_STOPS_DRAINING /* its kernels must end first, and may wait for those of its gang */
+};
+
 enum sched_event_type {
 	SCHED_EVENT_GPU,    /* gpu, bytes = total (to 16 TiB), external, link_bandwidth, is_other,
 			     * is_out: first, and on change */
@@ -133,7 +140,7 @@ enum sched_event_type {
 	SCHED_EVENT_LEAVE,  /* client: its process or connection is gone, with its memory */
 	SCHED_EVENT_REQUEST,  /* client, memory: wants to run */
 	SCHED_EVENT_RELEASED, /* client, grant, epoch, budget, memory, outcome, wants, moved... */
-	SCHED_EVENT_MEMORY,   /* client, epoch, budget, memory, moved, move_ns */
+	SCHED_EVENT_MEMORY,   /* client, epoch, budget, memory, moved, move_ns, stops */
 	SCHED_EVENT_ALIVE,    /* client: a heartbeat was answered */
 	SCHED_EVENT_TIME,     /* sched_deadline() has come */
 	SCHED_EVENT_CLAIM,    /* client, claim: has changed */
@@ -170,8 +177,9 @@ struct sched_event {
 	bool is_part;     /* RELEASED with an outcome: its budget is used up, the rest waits */
 	bool is_short;    /* the same: it lacks what others may give back at any time */
 	bool wants;
-	bool running; /* JOIN: it has run until now without us */
-	bool fixed;   /* JOIN: can not take turns */
+	enum sched_stops stops; /* RELEASED, MEMORY */
+	bool running;           /* JOIN: it has run until now without us */
+	bool fixed;             /* JOIN: can not take turns */
 	bool is_paused;
 	bool is_done;  /* AHEAD */
 	bool is_other; /* GPU: the index stands for another GPU than before */

@@ -144,6 +144,10 @@ struct sched_gang {
 	bool is_off;         /* no member runs, stops or comes; none is paused and would run */
 	bool is_changed;     /* in sched::changed: a member has changed */
 	bool is_due;         /* in sched::due: its turn has come on all of its GPUs */
+	bool has_drainer;    /* a member that drains runs or stops: the others stop after it */
+	bool is_held;        /* its stop has failed: nobody stops before it is tried again */
+	bool is_yielding;    /* others need a member's place: those that drain stop first */
+	bool makes_way;      /* is_yielding: for a client that comes early */
 	uint32_t gpus;       /* is_due: bits, of members that wait */
 	uint32_t next;       /* in sched::changed */
 	struct list_link due;
@@ -198,6 +202,7 @@ struct sched_client {
 	bool is_hung;
 	bool is_fixed;
 	bool copies_ahead; /* it has said so */
+	bool drains;       /* the same: it stops by draining */
 	bool is_paused;    /* may not run; idle as soon as it is stopped */
 	bool is_asking;    /* is_paused, idle: wants to run, and waits once it is resumed */
 	bool is_not_preemptible;
@@ -289,6 +294,8 @@ struct sched_client {
 	uint32_t gang;  /* slot of its struct sched_gang; SCHED_NONE: of none */
 	bool is_called; /* waits: its turn has come here, perhaps not on the gang's other GPUs */
 	bool is_called_off; /* runs: another member does not, so it is stopped at once */
+	bool is_behind;     /* runs: a member that drains stops before it */
+	bool is_held;       /* runs: sched_gang::is_held, and its own stop has not failed */
 	bool is_ready;      /* comes, and has all; runs as soon as all others that come have */
 
 	struct sched_owner own; /* not its own: outlives it in the slot, as the next one does */

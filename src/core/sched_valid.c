@@ -80,6 +80,7 @@ static void check_state(const struct sched_client *c)
 		assert((c->is_growing && !c->is_hung) == (c->line != SCHED_LINE_NONE));
 	assert(!sched_has_drop(c) || (c->prepare == SCHED_PREPARE_NONE && !c->is_retrying));
 	assert(c->prepare != SCHED_PREPARE_NOW || c->is_warned);
+	assert(c->state == SCHED_CLIENT_RUNNING || !(c->is_behind || c->is_held));
 }
 
 /* An answer is awaited exactly where one is owed; and so on with the other times. */
@@ -364,26 +365,63 @@ static void check_gpu(const struct sched *sched, uint32_t gpu)
 	check_work_conserving(sched, g);
 }
 
-/* No member goes on while another one does not, and wants to; but those that nobody can stop. */
-static void check_bound(const struct sched *sched, uint32_t gang, bool is_broken)
+/* A gang's members together, computed anew. */
+struct gang_facts {
+	bool is_broken;
+	bool is_paused;   /* somebody who runs is, and can be stopped */
+	bool has_drainer; /* somebody who drains runs, and can be stopped, or stops */
+	bool has_failed;  /* such a stop has */
+};
+
+static bool member_counts(const struct sched_client *c)
 {
+	return !c->is_hung && !c->is_fixed;
+}
+
+static bool member_stays(const struct sched_client *c)
+{
+	return c->state == SCHED_CLIENT_RUNNING && (c->is_resident || c->is_not_preemptible);
+}
+
+static bool member_is_drainer(const struct sched *sched, const struct sched_client *c)
+{
+	if (!c->drains || !member_counts(c))
+		return false;
+	return c->state == SCHED_CLIENT_STOPPING ||
+	       (c->state == SCHED_CLIENT_RUNNING && !member_stays(c) &&
+		!sched->gpus[c->gpu].is_out);
+}
+
+/*
+ * No member goes on while another one does not, and wants to; but those that nobody can stop. Those
+ * that drain stop first: the others go on until none of them runs or stops. After one could not be
+ * stopped, all go on.
+ */
+static void check_bound(const struct sched *sched, uint32_t gang, const struct gang_facts *facts)
+{
+	bool is_off = facts->is_broken && !facts->has_failed;
+
 	for (uint32_t i = sched->clients[gang].gang_here.members.first; i != SCHED_NONE;
 	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
 		const struct sched_client *c = &sched->clients[i];
+		bool drains = member_is_drainer(sched, c);
+		bool is_first = drains || !facts->has_drainer;
 
-		if (c->is_hung || c->is_fixed)
+		if (!member_counts(c))
 			continue;
-		if (c->state == SCHED_CLIENT_RUNNING)
-			assert(c->is_called_off ==
-			       (is_broken && !c->is_resident && !c->is_not_preemptible));
-		assert(c->state != SCHED_CLIENT_INCOMING || !is_broken);
+		assert(c->state != SCHED_CLIENT_INCOMING || !facts->is_broken);
+		if (c->state != SCHED_CLIENT_RUNNING)
+			continue;
+		assert(c->is_called_off == (is_off && is_first && !member_stays(c)));
+		assert(c->is_behind == !is_first);
+		assert(c->is_held == (facts->has_failed && !(drains && c->is_retrying)));
 	}
 }
 
 static void check_gang(const struct sched *sched, uint32_t gang)
 {
 	const struct sched_gang *g = &sched->clients[gang].gang_here;
-	bool is_broken = g->is_lacking;
+	struct gang_facts facts = {.is_broken = g->is_lacking};
 	uint32_t n = 0;
 
 	for (uint32_t i = g->members.first; i != SCHED_NONE;
@@ -395,15 +433,29 @@ static void check_gang(const struct sched *sched, uint32_t gang)
 		assert(!c->is_called_off || c->state >= SCHED_CLIENT_RUNNING);
 		assert(!c->is_ready || c->state == SCHED_CLIENT_INCOMING);
 		n++;
-		if (c->is_hung || c->is_fixed)
+		if (!member_counts(c))
 			continue;
-		is_broken = is_broken || c->state == SCHED_CLIENT_WAITING ||
-			    c->state == SCHED_CLIENT_STOPPING || c->is_asking;
+		facts.is_broken = facts.is_broken || c->state == SCHED_CLIENT_WAITING ||
+				  c->state == SCHED_CLIENT_STOPPING || c->is_asking;
+		facts.is_paused = facts.is_paused || (c->state == SCHED_CLIENT_RUNNING &&
+						      c->is_paused && !c->is_not_preemptible);
+		if (!g->is_bound || !member_is_drainer(sched, c))
+			continue;
+		facts.has_drainer = true;
+		facts.has_failed =
+			facts.has_failed || (c->state == SCHED_CLIENT_RUNNING && c->is_retrying);
 	}
 	assert(n == g->members.n && n <= SCHED_GANG_MAX);
 	assert(g->is_due == (g->gpus != 0));
-	if (!g->is_changed)
-		check_bound(sched, gang, is_broken && g->is_bound);
+	assert(!g->makes_way || g->is_yielding);
+	if (g->is_changed)
+		return;
+	assert(g->has_drainer == facts.has_drainer && g->is_held == facts.has_failed);
+	assert(!g->is_yielding || (facts.has_drainer && !facts.has_failed));
+	if (facts.has_drainer && (facts.is_paused || g->is_yielding))
+		facts.is_broken = true;
+	facts.is_broken = facts.is_broken && g->is_bound;
+	check_bound(sched, gang, &facts);
 }
 
 /* Where the first gang that wants a GPU could have all of its GPUs, it has been chosen. */
@@ -418,7 +470,9 @@ static void check_gangs(const struct sched *sched)
 			continue;
 		if (sched->clients[i].state != SCHED_CLIENT_RUNNING || sched->clients[i].is_hung)
 			continue;
-		assert(sched->clients[i].gang != SCHED_NONE || !sched->clients[i].is_called_off);
+		assert(sched->clients[i].gang != SCHED_NONE ||
+		       !(sched->clients[i].is_called_off || sched->clients[i].is_behind ||
+			 sched->clients[i].is_held));
 	}
 	assert(n == sched->due.n);
 }

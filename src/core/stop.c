@@ -34,6 +34,8 @@ void stop_set_state(struct sched *sched, uint32_t client, enum sched_client_stat
 		c->is_displaced = false;
 	if (state < SCHED_CLIENT_RUNNING)
 		c->is_called_off = false;
+	if (state != SCHED_CLIENT_RUNNING)
+		c->is_behind = c->is_held = false;
 	if (state != SCHED_CLIENT_WAITING)
 		c->is_called = false;
 	if (state < SCHED_CLIENT_INCOMING)

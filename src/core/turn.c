@@ -129,8 +129,14 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 		uint32_t victim = plan_victim(sched, gpu, last);
 
 		if (victim != SCHED_NONE) {
-			sched->clients[victim].is_displaced =
+			bool is_early =
 				last != SCHED_NONE && sched_comes_early(&sched->clients[last]);
+
+			/* The client that comes keeps its place until others of a gang have
+			 * stopped. */
+			if (gang_yields(sched, victim, is_early))
+				return false;
+			sched->clients[victim].is_displaced = is_early;
 			stop_drop(sched, victim,
 				  u64_min(bytes, fit_pageable(&sched->clients[victim])),
 				  first_without_budget(sched, gpu, victim));

@@ -263,6 +263,7 @@ static void client_on_released(struct server *server, struct peer *peer,
 		.is_part = released->outcome == NVSHARE_OUTCOME_PARTIAL,
 		.is_short = released->outcome == NVSHARE_OUTCOME_NO_HOST_MEMORY,
 		.wants = released->wants,
+		.stops = halts_stops(released->halt),
 		.moved = released->moved,
 		.move_ns = released->move_ns,
 	};
@@ -309,6 +310,7 @@ static void client_on_mem_update(struct server *server, struct peer *peer,
 		.budget = client_clamp_budget(server, peer, update->budget),
 		.moved = update->moved,
 		.move_ns = update->move_ns,
+		.stops = halts_stops(update->halt),
 	};
 	bool is_short = false;
 	int r;

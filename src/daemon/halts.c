@@ -50,3 +50,10 @@ void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_
 		log_info("stops client=%u gpu=%u by=draining reason=%s", peer->id, peer->gpu,
 			 halts_drain_reason(halt));
 }
+
+enum sched_stops halts_stops(uint32_t halt)
+{
+	if (halt == NVSHARE_HALT_UNKNOWN)
+		return SCHED_STOPS_AS_BEFORE;
+	return halt == NVSHARE_HALT_FREEZE ? SCHED_STOPS_FREEZING : SCHED_STOPS_DRAINING;
+}

@@ -8,6 +8,8 @@
  * Threading: the loop's.
  */
 
+#include "core/sched.h"
+
 #include <stdint.h>
 
 struct server;
@@ -16,5 +18,8 @@ struct peer;
 /* halt: enum nvshare_halt; flags: NVSHARE_REPORT_* of the same message. News is a line in the log.
  */
 void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_t flags);
+
+/* The same for the core. A client that does not know yet says nothing new. */
+enum sched_stops halts_stops(uint32_t halt);
 
 #endif

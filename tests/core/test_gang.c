@@ -440,6 +440,240 @@ static void members_that_are_ready_go_on_when_they_are_apart(void **state)
 	assert_true(runs(0) != runs(1));
 }
 
+/* client says how it would be stopped now. */
+static void says_it_drains(uint32_t client, bool drains)
+{
+	const struct sched_client *c = &rig.clients[client];
+
+	assert_int_equal(
+		rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_MEMORY,
+						    .client = client,
+						    .epoch = c->epoch,
+						    .budget = c->budget,
+						    .memory = c->memory,
+						    .stops = drains ? SCHED_STOPS_DRAINING
+								    : SCHED_STOPS_FREEZING}),
+		0);
+}
+
+/* The gang of 0 and 1, of which 0 drains; and 2 waits for the place of 1. */
+static void run_gang_that_drains(void)
+{
+	run_gang();
+	says_it_drains(0, true);
+	run_member(2, 1, SCHED_NONE, 60);
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_WAITING);
+	rig_clear(&rig);
+}
+
+static void a_member_that_drains_stops_first(void **state)
+{
+	(void)state;
+	run_gang();
+	says_it_drains(1, true);
+	run_member(2, 1, SCHED_NONE, 60);
+	rig_clear(&rig);
+	rig_at(&rig, 41 * S);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 20 * GIB);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	assert_true(runs(0));
+	stop_done(1);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 0);
+	assert_true(runs(2));
+	stop_done(0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+}
+
+static void a_victim_waits_for_the_member_that_drains(void **state)
+{
+	(void)state;
+	run_gang_that_drains();
+	rig_at(&rig, 41 * S);
+	/* The client that is to have the place of 1 keeps its own until 0 has stopped. */
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->bytes, 0);
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_INCOMING);
+	rig_at(&rig, 50 * S);
+	assert_true(runs(1));
+	stop_done(0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 20 * GIB);
+	stop_done(1);
+	assert_true(runs(2));
+	rig_memory(&rig, 2, rig_mem(60, 0, 0));
+	rig_at(&rig, 101 * S);
+	settle();
+	assert_true(runs(0) && runs(1));
+}
+
+static void members_run_on_when_one_could_not_drain(void **state)
+{
+	(void)state;
+	run_gang_that_drains();
+	rig_at(&rig, 41 * S);
+	assert_int_equal(rig_fail(&rig, 0, 2), 0);
+	assert_true(runs(0) && runs(1));
+	assert_null(rig_did(&rig, 1, SCHED_ACTION_DROP));
+	/* Nobody is chosen for a place that nobody can leave yet. */
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_WAITING);
+	rig_clear(&rig);
+	rig_at(&rig, rig.now + 9 * S);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_DROP));
+	rig_at(&rig, rig.now + 2 * S);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_true(runs(1));
+	stop_done(0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+	stop_done(1);
+	assert_true(runs(2));
+}
+
+static void a_drain_that_always_fails_holds_nobody_up(void **state)
+{
+	(void)state;
+	run_gang_that_drains();
+	rig_at(&rig, 41 * S);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+		assert_true(runs(1));
+		assert_int_equal(rig_fail(&rig, 0, 2), 0);
+		rig_at(&rig, rig.now + 11 * S);
+	}
+	assert_true(rig_status(&rig, 0).not_preemptible);
+	assert_true(runs(0));
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+	stop_done(1);
+	assert_true(runs(2));
+}
+
+static void a_member_that_dies_as_it_drains_lets_the_victim_go(void **state)
+{
+	(void)state;
+	run_gang_that_drains();
+	rig_at(&rig, 41 * S);
+	assert_true(runs(1));
+	rig_leave(&rig, 0);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 20 * GIB);
+	stop_done(1);
+	assert_true(runs(2));
+}
+
+static void a_member_that_hangs_as_it_drains_lets_the_victim_go(void **state)
+{
+	(void)state;
+	run_gang_that_drains();
+	rig.mute = 0;
+	rig_at(&rig, 41 * S);
+	assert_true(runs(1));
+	rig_at(&rig, 60 * S);
+	assert_true(rig_status(&rig, 0).hung);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+	stop_done(1);
+	assert_true(runs(2));
+}
+
+static void a_member_that_drains_and_rests_lets_the_victim_go(void **state)
+{
+	(void)state;
+	run_gang_that_drains();
+	rig_at(&rig, 41 * S);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 0, 0), false), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_IDLE);
+	assert_int_equal(rig_did(&rig, 1, SCHED_ACTION_DROP)->bytes, 20 * GIB);
+	stop_done(1);
+	assert_true(runs(2));
+}
+
+static void all_members_that_drain_stop_together(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(3, 0, 7, 10);
+	says_it_drains(0, true);
+	says_it_drains(3, true);
+	run_member(2, 1, SCHED_NONE, 60);
+	rig_at(&rig, 41 * S);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_state(&rig, 3), SCHED_CLIENT_STOPPING);
+	stop_done(0);
+	assert_true(runs(1));
+	/* The first one comes back, so that all run when the second one is tried again. */
+	assert_int_equal(rig_fail(&rig, 3, 2), 0);
+	settle();
+	assert_true(runs(0) && runs(1) && runs(3));
+	rig_at(&rig, rig.now + 11 * S);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_state(&rig, 3), SCHED_CLIENT_STOPPING);
+	assert_true(runs(1));
+	stop_done(3);
+	assert_true(runs(1));
+	stop_done(0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+	stop_done(1);
+	assert_true(runs(2));
+}
+
+static void a_paused_member_waits_for_the_one_that_drains(void **state)
+{
+	struct sched_event pause = {.type = SCHED_EVENT_PAUSE, .client = 1, .is_paused = true};
+
+	(void)state;
+	run_gang();
+	says_it_drains(0, true);
+	assert_int_equal(rig_step(&rig, pause), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_true(runs(1));
+	stop_done(0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+	stop_done(1);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	pause.is_paused = false;
+	assert_int_equal(rig_step(&rig, pause), 0);
+	assert_true(runs(0) && runs(1));
+}
+
+static void a_gpu_that_is_out_is_not_waited_for(void **state)
+{
+	struct sched_event gpu = {.type = SCHED_EVENT_GPU, .bytes = 100 * GIB, .is_out = true};
+
+	(void)state;
+	run_gang_that_drains();
+	rig_at(&rig, 30 * S);
+	assert_int_equal(rig_step(&rig, gpu), 0);
+	rig_at(&rig, 41 * S);
+	assert_true(runs(0));
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+}
+
+static void a_critical_client_waits_for_one_drain(void **state)
+{
+	(void)state;
+	run_gang();
+	says_it_drains(0, true);
+	assert_int_equal(
+		rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_JOIN,
+						    .client = 2,
+						    .gpu = 1,
+						    .claim = {SCHED_PRIORITY_CRITICAL, 0, 0}}),
+		0);
+	ask(2, 60);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_true(runs(1));
+	stop_done(0);
+	stop_done(1);
+	assert_true(runs(2));
+}
+
+static void a_member_that_can_be_frozen_again_stops_with_the_others(void **state)
+{
+	(void)state;
+	run_gang_that_drains();
+	says_it_drains(0, false);
+	rig_at(&rig, 41 * S);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+}
+
 static void a_crowd_is_no_gang(void **state)
 {
 	(void)state;
@@ -473,6 +707,18 @@ int main(void)
 		TEST(a_crowd_on_one_gpu_is_apart),
 		TEST(a_gang_whose_turn_has_come_waits_for_no_event),
 		TEST(members_that_are_ready_go_on_when_they_are_apart),
+		TEST(a_member_that_drains_stops_first),
+		TEST(a_victim_waits_for_the_member_that_drains),
+		TEST(members_run_on_when_one_could_not_drain),
+		TEST(a_drain_that_always_fails_holds_nobody_up),
+		TEST(a_member_that_dies_as_it_drains_lets_the_victim_go),
+		TEST(a_member_that_hangs_as_it_drains_lets_the_victim_go),
+		TEST(a_member_that_drains_and_rests_lets_the_victim_go),
+		TEST(all_members_that_drain_stop_together),
+		TEST(a_paused_member_waits_for_the_one_that_drains),
+		TEST(a_gpu_that_is_out_is_not_waited_for),
+		TEST(a_critical_client_waits_for_one_drain),
+		TEST(a_member_that_can_be_frozen_again_stops_with_the_others),
 		TEST(a_crowd_is_no_gang),
 	};
 

@@ -304,6 +304,34 @@ static void a_gang_makes_way_on_all_gpus_and_is_back(void **state)
 	assert_int_equal(rig_state(&rig, LARGE_0), SCHED_CLIENT_WAITING);
 }
 
+static void a_gang_that_drains_makes_way_and_is_back(void **state)
+{
+	const struct sched_client *c = &rig.clients[LARGE_1];
+
+	(void)state;
+	begin_with_running_gang();
+	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_MEMORY,
+							     .client = LARGE_1,
+							     .epoch = c->epoch,
+							     .budget = c->budget,
+							     .memory = c->memory,
+							     .stops = SCHED_STOPS_DRAINING}),
+			 0);
+	rig_clear(&rig);
+	ask(SMALL_0);
+	assert_int_equal(rig_state(&rig, LARGE_1), SCHED_CLIENT_STOPPING);
+	assert_true(c->is_displaced);
+	assert_true(runs(LARGE_0));
+	go_on(20 * MS);
+	assert_true(runs(SMALL_0));
+	assert_int_equal(rig_status(&rig, SMALL_0).early, SCHED_EARLY_CAME);
+	assert_int_equal(rig_status(&rig, LARGE_0).early, SCHED_EARLY_MADE_WAY);
+	assert_int_equal(rig_status(&rig, LARGE_1).early, SCHED_EARLY_MADE_WAY);
+	rest(SMALL_0, 100 * MS);
+	go_on(20 * MS);
+	assert_true(runs(LARGE_0) && runs(LARGE_1));
+}
+
 static void a_gang_is_back_when_the_visit_is_too_long(void **state)
 {
 	(void)state;
@@ -533,6 +561,7 @@ int main(void)
 		TEST(a_member_that_wakes_later_joins_early),
 		TEST(a_member_that_is_called_off_is_a_sleeper_still),
 		TEST(a_gang_makes_way_on_all_gpus_and_is_back),
+		TEST(a_gang_that_drains_makes_way_and_is_back),
 		TEST(a_gang_is_back_when_the_visit_is_too_long),
 		TEST(the_accounts_of_all_gpus_pay),
 		TEST(an_account_pays_once_for_all_members_on_its_gpu),

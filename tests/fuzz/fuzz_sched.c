@@ -154,6 +154,7 @@ static void one_event(struct input *in, uint64_t *now)
 	event.claim = claim_of(event.type == SCHED_EVENT_JOIN ? flags >> 6 << 5 | (flags & 56) >> 3
 							      : flags);
 	event.wants = flags & 8;
+	event.stops = (enum sched_stops)((flags & 3) % (SCHED_STOPS_DRAINING + 1));
 	event.is_paused = flags & 1;
 	event.is_done = flags & 8;
 	event.outcome = flags & 16 ? flags >> 5 : 0;

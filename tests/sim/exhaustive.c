@@ -161,9 +161,11 @@ static void mix_gang(uint64_t *hash, const struct world *world, uint32_t p)
 	const struct sched_gang *g = &c->gang_here;
 
 	mix(hash, c->gang);
-	mix(hash, c->is_called | c->is_called_off << 1 | c->is_ready << 2);
+	mix(hash, c->is_called | c->is_called_off << 1 | c->is_ready << 2 | c->drains << 3 |
+			  c->is_behind << 4 | c->is_held << 5);
 	mix(hash, g->has_had | g->is_bound << 1 | g->is_apart << 2 | g->is_lacking << 3 |
-			  g->is_off << 4 | g->is_changed << 5 | g->is_due << 6);
+			  g->is_off << 4 | g->is_changed << 5 | g->is_due << 6 |
+			  g->is_yielding << 7 | g->makes_way << 8);
 	mix(hash, g->gpus);
 	mix(hash, g->is_due ? g->due.prev : SCHED_NONE);
 	mix_list(hash, world->clients, &g->members, SCHED_LINK_GANG);
@@ -471,6 +473,7 @@ struct run {
 	uint32_t owner[WORLD_PROCS];
 	bool has_gangs; /* the clients 0 and 1, and 2 and 3, are gangs on both cards */
 	uint32_t gang_size;
+	bool has_drainers; /* of each gang the first one drains */
 	const char *name;
 };
 
@@ -589,6 +592,11 @@ static void begin(struct node *node, const struct run *run)
 	}
 	if (run->moving_percent > 0)
 		wake(node);
+	for (uint32_t p = 0; run->has_drainers && p < 4; p += 2) {
+		node->world.procs[p].drains = true;
+		world_report(&node->world, p);
+		settle(node);
+	}
 }
 
 int main(int argc, char **argv)
@@ -610,6 +618,15 @@ int main(int argc, char **argv)
 		 .has_gangs = true,
 		 .policy = SCHED_POLICY_FAIR,
 		 .reserve_percent = 50,
+		 .n_faults = 1},
+		{.name = "gangs that drain, one fault",
+		 .has_gangs = true,
+		 .has_drainers = true,
+		 .n_faults = 1},
+		{.name = "gangs that drain, one has slept, one fault",
+		 .has_gangs = true,
+		 .has_drainers = true,
+		 .moving_percent = 50,
 		 .n_faults = 1},
 		{.name = "gangs, one has slept, one fault",
 		 .has_gangs = true,

@@ -80,6 +80,7 @@ static void next_op(struct sim *sim, uint32_t p)
 	uint64_t what = prng_below(&sim->seed, 10);
 
 	proc->is_at_gate = false;
+	prog->has_kernel = false;
 	prog->asked_ns = NEVER;
 	if (prog->n_ops-- == 0) {
 		prog->op = OP_END;
@@ -135,6 +136,20 @@ static bool waits_for_mate(const struct sim *sim, uint32_t p)
 	return false;
 }
 
+bool sim_drain_is_stuck(const struct sim *sim, uint32_t p)
+{
+	if (!sim->world.procs[p].drains || !sim->programs[p].has_kernel)
+		return false;
+	for (uint32_t q = sim_mate(sim, p); q != p; q = sim_mate(sim, q)) {
+		const struct world_proc *proc = &sim->world.procs[q];
+		bool runs = proc->is_open || (proc->drains && proc->work == WORLD_WORK_DRAIN);
+
+		if (proc->gpu != sim->world.procs[p].gpu && sim->programs[q].has_kernel && !runs)
+			return true;
+	}
+	return false;
+}
+
 static void follow_one(struct sim *sim, uint32_t p)
 {
 	struct world_proc *proc = &sim->world.procs[p];
@@ -151,6 +166,8 @@ static void follow_one(struct sim *sim, uint32_t p)
 		return;
 	if (proc->lease.state == LEASE_IDLE)
 		world_want(&sim->world, p);
+	if (prog->op == OP_COMPUTE && proc->is_open)
+		prog->has_kernel = true;
 	if (prog->is_computing && (!proc->is_open || waits_for_mate(sim, p))) {
 		uint64_t done = now - prog->since_ns;
 
@@ -236,6 +253,7 @@ static void join_gang(struct sim *sim, uint32_t p)
 		return;
 	sim->world.procs[p].gang = p - p % (uint32_t)GANG_SLOTS + first;
 	sim->world.procs[p].gang_size = first == 8 && sim->faults == 0 ? 2 : 0;
+	sim->world.procs[p].drains = sim->has_drainers && p % 4 == 1;
 }
 
 void sim_spawn(struct sim *sim, uint32_t p)

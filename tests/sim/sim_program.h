@@ -29,7 +29,10 @@ struct sim_program {
 	uint64_t left_ns, since_ns;
 	uint64_t asked_ns; /* NEVER: does not wait */
 	uint64_t up_ns, down_ns;
-	uint64_t work_ns; /* when the work under way ends */
+	uint64_t work_ns;  /* when the work under way ends */
+	uint64_t drain_ns; /* when its last drain began */
+	uint32_t n_failed; /* drains in a row that have */
+	bool has_kernel;   /* a kernel has begun, and has not ended: perhaps it is frozen */
 };
 
 struct sim {
@@ -40,11 +43,12 @@ struct sim {
 	bool has_claims;   /* weights and classes differ */
 	bool has_critical; /* and some stay once they run, so that others may wait longer */
 	bool has_gangs;    /* some run together with others, whose kernels wait for each other */
+	bool has_drainers; /* some of them must drain */
 	bool is_calm;
 	uint32_t n_slots;
 	uint32_t n_owners;
 	uint64_t grace_ns;
-	uint64_t wait_max_ns, n_spawned;
+	uint64_t wait_max_ns, n_spawned, n_drains, n_stuck;
 	struct sim_queue queue;
 };
 
@@ -66,6 +70,9 @@ void sim_end(struct sim *sim, uint32_t p);
 
 /* The next program of p's gang, all around; p itself if there is no other. */
 uint32_t sim_mate(const struct sim *sim, uint32_t p);
+
+/* p drains, and has a kernel that waits for one of its gang that is frozen. */
+bool sim_drain_is_stuck(const struct sim *sim, uint32_t p);
 
 /* Follows what the gate and the budget allow, after anything that touched p. */
 void sim_follow(struct sim *sim, uint32_t p);

@@ -32,6 +32,13 @@
 #define GRACE_NS  (2 * S)
 #define ORPHAN_NS (30 * S)
 
+/* A drain: how long it may take, how often it is looked at, and its outcomes. */
+#define DRAIN_NS         (12 * S)
+#define DRAIN_LOOK_NS    (500 * MS)
+#define DRAIN_FAILED_MAX 3
+#define DRAIN_TIMEOUT    1 /* NVSHARE_OUTCOME_TIMEOUT */
+#define DRAINS_ON        UINT32_MAX
+
 /* ---- what the world tells us ------------------------------------------------ */
 
 static void on_up(struct world *world, uint32_t p)
@@ -70,6 +77,8 @@ static void on_work(struct world *world, uint32_t p)
 			took += sim_between(sim, 0, 200 * S);
 	}
 	prog->work_ns = world->now + took;
+	if (proc->work == WORLD_WORK_DRAIN)
+		prog->drain_ns = world->now;
 	/* Reports on the way, as many as the library would send, and at odd times. */
 	if (proc->work == WORLD_WORK_EVICT || proc->work == WORLD_WORK_RESTORE) {
 		for (uint64_t n = sim_between(sim, 0, 6); n > 0; n--)
@@ -158,6 +167,33 @@ static uint32_t work_outcome(struct sim *sim)
 		       : 0;
 }
 
+/*
+ * Of a program that must drain: its kernels end as soon as those of its gang run that they wait
+ * for. outcome: of any other fault.
+ */
+static uint32_t drain_outcome(struct sim *sim, const struct sim_event *event, uint32_t outcome)
+{
+	struct sim_program *prog = &sim->programs[event->p];
+
+	if (!outcome && !sim_drain_is_stuck(sim, event->p)) {
+		sim->n_drains++;
+		prog->has_kernel = false;
+		prog->n_failed = 0;
+		return 0;
+	}
+	if (!outcome && sim->world.now < prog->drain_ns + DRAIN_NS) {
+		prog->work_ns = sim->world.now + DRAIN_LOOK_NS;
+		sim_schedule(sim, prog->work_ns, SIM_WORK, event->p, event->life);
+		return DRAINS_ON;
+	}
+	sim->n_stuck += !outcome;
+	if (++prog->n_failed < DRAIN_FAILED_MAX)
+		return outcome ? outcome : DRAIN_TIMEOUT;
+	/* After a fault two gangs may wait for each other: their watchdogs end that. */
+	sim_end(sim, event->p);
+	return DRAINS_ON;
+}
+
 static void on_down_due(struct sim *sim, const struct sim_event *event)
 {
 	struct world_proc *proc = &sim->world.procs[event->p];
@@ -191,10 +227,16 @@ static void on_up_due(struct sim *sim, const struct sim_event *event)
 static void on_work_due(struct sim *sim, const struct sim_event *event)
 {
 	struct world_proc *proc = &sim->world.procs[event->p];
+	uint32_t outcome;
 
 	if (proc->work == WORLD_WORK_NONE || sim->programs[event->p].work_ns > sim->world.now)
 		return;
-	world_work_done(&sim->world, event->p, work_outcome(sim));
+	outcome = work_outcome(sim);
+	if (proc->work == WORLD_WORK_DRAIN && proc->drains)
+		outcome = drain_outcome(sim, event, outcome);
+	if (outcome == DRAINS_ON)
+		return;
+	world_work_done(&sim->world, event->p, outcome);
 	if (proc->lease.state == LEASE_ORPHAN)
 		sim_schedule(sim, sim->world.now + sim_between(sim, 0, S), SIM_REGISTER, event->p,
 			     event->life);
@@ -385,7 +427,7 @@ static void configure_cards(struct world *world, uint64_t seed)
 
 struct result {
 	uint64_t hash, n_steps, n_grants, n_drops, n_hung, n_refused, n_progress, n_parts, n_ahead,
-		n_told, n_early, n_spawned, wait_max_ns, end_ns;
+		n_told, n_early, n_drains, n_stuck, n_spawned, wait_max_ns, end_ns;
 };
 
 static bool is_over(const struct sim *sim)
@@ -464,6 +506,7 @@ static struct result run(uint64_t seed, int faults)
 	configure_cards(&sim.world, seed);
 	/* Old seeds keep their runs. */
 	sim.has_gangs = WORLD_GPUS > 3 || (seed / 16) % 2 == 1;
+	sim.has_drainers = sim.has_gangs && (seed / (WORLD_GPUS > 3 ? 16 : 32)) % 2 == 1;
 	sim.world.has_gangs = sim.has_gangs;
 	sim.world.has_users = sim.n_owners > 1;
 	sim.world.on_up = on_up;
@@ -491,12 +534,15 @@ static struct result run(uint64_t seed, int faults)
 	if (faults == 0 && config.anti_thrash && !(sim.has_claims && sim.has_critical) &&
 	    (sim.n_owners == 1 || !config.fair_users))
 		assert(sim.wait_max_ns <= (sim.has_gangs ? 4 : 2) * config.wait_bound_ns);
+	/* Nobody was frozen while a member of its gang drained. */
+	if (faults == 0)
+		assert(sim.n_stuck == 0);
 	free(sim.queue.at);
-	result = (struct result){sim.world.hash,       sim.world.n_steps, sim.world.n_grants,
-				 sim.world.n_drops,    sim.world.n_hung,  sim.world.n_refused,
-				 sim.world.n_progress, sim.world.n_parts, sim.world.n_ahead,
-				 sim.world.n_told,     sim.world.n_early, sim.n_spawned,
-				 sim.wait_max_ns,      sim.world.now};
+	result = (struct result){
+		sim.world.hash,    sim.world.n_steps,   sim.world.n_grants,   sim.world.n_drops,
+		sim.world.n_hung,  sim.world.n_refused, sim.world.n_progress, sim.world.n_parts,
+		sim.world.n_ahead, sim.world.n_told,    sim.world.n_early,    sim.n_drains,
+		sim.n_stuck,       sim.n_spawned,       sim.wait_max_ns,      sim.world.now};
 	return result;
 }
 
@@ -539,6 +585,8 @@ int main(int argc, char **argv)
 		all.n_ahead += a.n_ahead;
 		all.n_told += a.n_told;
 		all.n_early += a.n_early;
+		all.n_drains += a.n_drains;
+		all.n_stuck += a.n_stuck;
 		all.n_spawned += a.n_spawned;
 		all.wait_max_ns = sim_later(all.wait_max_ns, a.wait_max_ns);
 		if (is_wordy)
@@ -553,8 +601,9 @@ int main(int argc, char **argv)
 	       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64 " hung, %" PRIu64
 	       " refused, %" PRIu64 " reports on the way, %" PRIu64 " restores in part, %" PRIu64
 	       " ahead of a stop, %" PRIu64 " told before their end, %" PRIu64
-	       " early after sleep\n",
+	       " early after sleep, %" PRIu64 " drains, %" PRIu64 " that could not end\n",
 	       n_seeds, all.n_steps, all.n_spawned, all.n_grants, all.n_drops, all.n_hung,
-	       all.n_refused, all.n_progress, all.n_parts, all.n_ahead, all.n_told, all.n_early);
+	       all.n_refused, all.n_progress, all.n_parts, all.n_ahead, all.n_told, all.n_early,
+	       all.n_drains, all.n_stuck);
 	return 0;
 }

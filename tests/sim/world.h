@@ -36,6 +36,7 @@ struct world_msg {
 	uint64_t grant, epoch, budget, bytes, due_ms, moved;
 	struct sched_memory memory;
 	bool wants, is_running, is_part, is_done;
+	enum sched_stops stops;
 };
 
 struct world_queue {
@@ -56,6 +57,7 @@ struct world_proc {
 	uint32_t owner; /* below WORLD_OWNERS */
 	uint32_t gang;  /* SCHED_NONE: of none */
 	uint32_t gang_size;
+	bool drains; /* it says that its kernels must end before it stops */
 	struct lease lease;
 	struct sched_claim claim;
 	uint64_t budget;

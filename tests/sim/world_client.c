@@ -35,6 +35,7 @@ static void world_send(struct world *world, uint32_t p, struct world_msg msg)
 	if (!proc->is_joined)
 		return; /* the connection has ended, and it does not know yet */
 	msg.memory = world_memory(proc);
+	msg.stops = proc->drains ? SCHED_STOPS_DRAINING : SCHED_STOPS_FREEZING;
 	msg.moved = proc->moved;
 	proc->moved = 0;
 	msg.budget = proc->budget == LEASE_UNLIMITED || proc->budget < used ? used : proc->budget;
@@ -430,6 +431,7 @@ int world_deliver_up(struct world *world, uint32_t p)
 		.is_part = msg.is_part,
 		.is_done = msg.is_done,
 		.wants = msg.wants,
+		.stops = msg.stops,
 		.memory = msg.memory,
 		.gang = world->procs[p].gang,
 		.gang_size = world->procs[p].gang_size,
@@ -518,6 +520,8 @@ void world_deliver_down(struct world *world, uint32_t p)
 	(void)world_lease(world, p, event);
 	if (proc->work == WORLD_WORK_NONE)
 		proc->charge = 0;
+	if (event.type == LEASE_EVENT_REGISTERED && proc->drains)
+		world_report(world, p); /* before it has a kernel that others may wait for */
 	world_want(world, p);
 }
 

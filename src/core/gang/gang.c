@@ -52,7 +52,7 @@ void gang_leave(struct sched *sched, uint32_t client)
 	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_GANG), &gang_at(sched, gang)->members,
 		    client);
 	c->gang = SCHED_NONE;
-	c->is_called = c->is_called_off = false;
+	c->is_called = c->is_called_off = c->is_behind = c->is_held = false;
 	grant_unready(c);
 	if (c->state != SCHED_CLIENT_FREE)
 		fit_change(sched, client);
@@ -130,6 +130,23 @@ static bool member_stays(const struct sched_client *c)
 	return c->state == SCHED_CLIENT_RUNNING && (c->is_resident || c->is_not_preemptible);
 }
 
+/*
+ * It runs or stops, and its kernels may wait for those of the others until they end. So the others
+ * stop after it. On a GPU that is out nobody is stopped.
+ */
+static bool member_drains(const struct sched *sched, const struct sched_client *c)
+{
+	if (!c->drains || !gang_counts(c) || member_stays(c))
+		return false;
+	return c->state == SCHED_CLIENT_STOPPING ||
+	       (c->state == SCHED_CLIENT_RUNNING && !sched->gpus[c->gpu].is_out);
+}
+
+static bool member_has_failed(const struct sched_client *c)
+{
+	return c->state == SCHED_CLIENT_RUNNING && c->is_retrying;
+}
+
 static bool member_is_off(const struct sched_client *c)
 {
 	if (member_stays(c))
@@ -156,9 +173,28 @@ static void gang_change_displaced(struct sched *sched, uint32_t gang)
 	}
 }
 
+static void gang_count_drainers(struct sched *sched, uint32_t gang)
+{
+	struct sched_gang *g = gang_at(sched, gang);
+
+	g->has_drainer = g->is_held = false;
+	if (!g->is_bound)
+		return;
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		if (!member_drains(sched, c))
+			continue;
+		g->has_drainer = true;
+		g->is_held = g->is_held || member_has_failed(c);
+	}
+}
+
 static void gang_count_one(struct sched *sched, uint32_t gang)
 {
 	struct sched_gang *g = gang_at(sched, gang);
+	bool had_drainer = g->has_drainer;
 	bool was_bound = g->is_bound, was_lacking = g->is_lacking, was_off = g->is_off;
 	bool is_displaced = false;
 	uint32_t n = 0;
@@ -176,14 +212,18 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 		g->is_off = g->is_off && member_is_off(c);
 		is_displaced = is_displaced || c->is_displaced;
 	}
+	/* Nobody of it is left to stop, and it may be chosen again in this very step. */
+	if (g->is_off)
+		g->is_yielding = g->makes_way = false;
 	g->is_apart = n > 1 && gang_is_apart(sched, gang);
 	g->is_bound = g->is_lacking || (n > 1 && !g->is_apart);
+	gang_count_drainers(sched, gang);
 	/* Members that make way count as those of a gang, or as single clients. */
 	if (g->is_bound != was_bound)
 		gang_change_displaced(sched, gang);
 	/* GPUs are kept for one that is displaced: not until somebody else has an event. */
 	if (g->is_bound != was_bound || g->is_lacking != was_lacking ||
-	    (is_displaced && g->is_off != was_off))
+	    (had_drainer && !g->has_drainer) || (is_displaced && g->is_off != was_off))
 		gang_look_at_gpus(sched, gang);
 }
 
@@ -196,6 +236,8 @@ void gang_count(struct sched *sched)
 /* Somebody of it wants to run, and does not; or is about to stop. */
 static bool gang_is_broken(const struct sched *sched, uint32_t gang)
 {
+	const struct sched_gang *g = gang_at(sched, gang);
+
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];
@@ -203,38 +245,55 @@ static bool gang_is_broken(const struct sched *sched, uint32_t gang)
 		if (!gang_counts(c))
 			continue;
 		if (c->state == SCHED_CLIENT_WAITING || c->state == SCHED_CLIENT_STOPPING ||
-		    c->is_asking)
+		    c->is_asking || (g->has_drainer && gang_member_is_to_pause(c)))
 			return true;
 	}
-	return gang_at(sched, gang)->is_lacking;
+	return g->is_lacking || g->is_yielding;
 }
 
-static void member_call_off(struct sched *sched, uint32_t client, bool is_off)
+/* Members that drain are called off first, then all others. */
+static void member_set(struct sched *sched, uint32_t client, bool is_broken)
 {
 	struct sched_client *c = &sched->clients[client];
+	const struct sched_gang *g = gang_at(sched, c->gang);
+	bool runs = c->state == SCHED_CLIENT_RUNNING, drains = member_drains(sched, c);
+	bool is_behind = runs && g->has_drainer && !drains;
+	bool is_held = runs && g->is_held && !(drains && member_has_failed(c));
+	bool is_off = runs && is_broken && !g->is_held && !is_behind && !member_stays(c);
 
-	if (c->is_called_off == is_off)
+	if (c->is_behind == is_behind && c->is_held == is_held &&
+	    (c->is_called_off == is_off || !runs))
 		return;
-	c->is_called_off = is_off;
+	c->is_behind = is_behind;
+	c->is_held = is_held;
+	if (runs)
+		c->is_called_off = is_off;
 	fit_change(sched, client);
 }
 
 /* false: there is no room for all of the actions. */
 static bool gang_apply(struct sched *sched, uint32_t gang)
 {
-	bool is_bound = gang_at(sched, gang)->is_bound;
-	bool is_broken = is_bound && gang_is_broken(sched, gang);
+	struct sched_gang *g = gang_at(sched, gang);
+	bool is_broken;
 
+	/* Its drainers have stopped, or one could not: then the client that comes waits again. */
+	if (!g->has_drainer || g->is_held)
+		g->is_yielding = g->makes_way = false;
+	is_broken = g->is_bound && gang_is_broken(sched, gang);
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		struct sched_client *c = &sched->clients[i];
 
 		if (!gang_counts(c))
 			continue;
-		if (c->state == SCHED_CLIENT_RUNNING)
-			member_call_off(sched, i, is_broken && !member_stays(c));
-		/* The room that it is to get would be of no use to it now. */
-		if (is_broken && c->line == SCHED_LINE_COMING && !member_stays(c)) {
+		member_set(sched, i, is_broken);
+		/*
+		 * The room that it is to get would be of no use to it now. While others drain, a
+		 * member that runs may still use it.
+		 */
+		if (is_broken && c->line == SCHED_LINE_COMING && !member_stays(c) &&
+		    (c->state == SCHED_CLIENT_INCOMING || c->is_called_off)) {
 			bool was_early = c->is_early;
 
 			if (!act_has_room(sched))
@@ -244,12 +303,41 @@ static bool gang_apply(struct sched *sched, uint32_t gang)
 			if (was_early)
 				sleeper_wait(sched, i);
 		}
-		if (c->is_ready && !is_bound) {
+		if (c->is_ready && !g->is_bound) {
 			grant_unready(c); /* it waits for nobody any more */
 			fit_change(sched, i);
 		}
 		if (c->is_ready && gang_is_ready(sched, i))
 			sched->gpus[c->gpu].is_dirty = true;
+	}
+	return true;
+}
+
+bool gang_yields(struct sched *sched, uint32_t client, bool is_early)
+{
+	uint32_t gang = sched->clients[client].gang;
+	bool has_drainer = false, has_failed = false;
+	struct sched_gang *g;
+
+	if (!gang_is_bound(sched, client) || member_drains(sched, &sched->clients[client]))
+		return false;
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		if (!member_drains(sched, c))
+			continue;
+		has_drainer = true;
+		has_failed = has_failed || member_has_failed(c);
+	}
+	if (!has_drainer)
+		return false;
+	/* After a failed stop all members are held, and the client that comes waits again. */
+	g = gang_at(sched, gang);
+	if (!has_failed && !g->is_yielding) {
+		g->is_yielding = true;
+		g->makes_way = is_early;
+		gang_mark(sched, gang);
 	}
 	return true;
 }

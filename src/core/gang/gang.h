@@ -42,6 +42,13 @@ void gang_count(struct sched *sched);
 /* Carries the rules out for those. true: GPUs are to be looked at again. */
 bool gang_settle(struct sched *sched);
 
+/*
+ * client is to be stopped, but members of its gang that drain must stop first: they are called off,
+ * and client's GPU is looked at again when they have stopped, or when one could not. is_early: it
+ * makes way for a client that comes early.
+ */
+bool gang_yields(struct sched *sched, uint32_t client, bool is_early);
+
 /* ---- admission (gang_admit.c) ------------------------------------------------- */
 
 /* client waits, and its turn has come on its GPU. true: its gang has become due with that. */

@@ -260,7 +260,7 @@ bool gang_fits_beside(const struct sched *sched, uint32_t client)
 {
 	uint32_t gang = sched->clients[client].gang;
 
-	if (gang_at(sched, gang)->is_lacking)
+	if (gang_at(sched, gang)->is_lacking || gang_at(sched, gang)->is_yielding)
 		return false;
 	GANG_FOR_EACH(sched, gang, i)
 	{
@@ -268,7 +268,8 @@ bool gang_fits_beside(const struct sched *sched, uint32_t client)
 
 		if (!gang_counts(c))
 			continue;
-		if (c->state == SCHED_CLIENT_STOPPING || c->is_called_off || c->is_asking)
+		if (c->state == SCHED_CLIENT_STOPPING || c->is_called_off || c->is_asking ||
+		    gang_member_is_to_pause(c))
 			return false;
 		if (c->state == SCHED_CLIENT_WAITING &&
 		    (c->spared_ns == sched->now_ns || !gang_member_may_pass(sched, i)))

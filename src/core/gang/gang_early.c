@@ -41,7 +41,7 @@ bool gang_can_come_early(const struct sched *sched, uint32_t client)
 {
 	uint32_t gang = sched->clients[client].gang;
 
-	if (gang_at(sched, gang)->is_lacking)
+	if (gang_at(sched, gang)->is_lacking || gang_at(sched, gang)->is_yielding)
 		return false;
 	GANG_FOR_EACH(sched, gang, i)
 	{
@@ -51,7 +51,8 @@ bool gang_can_come_early(const struct sched *sched, uint32_t client)
 			continue;
 		/* A member that computes for long makes the whole gang no sleeper. */
 		if (!sleeper_is(sched, i) || c->state == SCHED_CLIENT_STOPPING ||
-		    c->is_called_off || c->is_asking || c->spared_ns == sched->now_ns)
+		    c->is_called_off || c->is_asking || gang_member_is_to_pause(c) ||
+		    c->spared_ns == sched->now_ns)
 			return false;
 		if (c->state == SCHED_CLIENT_WAITING && !member_can_come_early(sched, i))
 			return false;
@@ -148,6 +149,8 @@ bool gang_is_displaced(const struct sched *sched, uint32_t client)
 {
 	if (!gang_is_bound(sched, client))
 		return false;
+	if (gang_at(sched, sched->clients[client].gang)->makes_way)
+		return true;
 	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
 	{
 		if (gang_counts(&sched->clients[i]) && sched->clients[i].is_displaced)

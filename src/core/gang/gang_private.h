@@ -25,6 +25,12 @@ static inline bool gang_member_waits(const struct sched_client *c)
 	return c->state == SCHED_CLIENT_WAITING && gang_counts(c);
 }
 
+/* It runs, is paused, and has not been told to stop yet. Members that drain stop before it. */
+static inline bool gang_member_is_to_pause(const struct sched_client *c)
+{
+	return c->state == SCHED_CLIENT_RUNNING && c->is_paused && !c->is_not_preemptible;
+}
+
 /* It is looked at before the step ends. */
 void gang_mark(struct sched *sched, uint32_t gang);
 
