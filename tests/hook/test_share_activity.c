@@ -239,6 +239,7 @@ static double percent_of_unasked(bool is_away)
 	(void)share_out_use(fd, 5000000, 0, &rig_critical, 500000);
 	fake_set(answered_us, 100);
 	fake_set(is_away, is_away);
+	wait_until(gate_is_armed()); /* else a look finds work that nobody has submitted */
 	fake_set(is_working, 1);
 	for (int i = 0; i < 100; i++) {
 		wait_until(gate_is_armed());
