@@ -25,7 +25,7 @@ def random_ring(rng, node, index, n_gpus):
 
 
 def random_single(rng, node, gpu):
-    return node.app("oversub", "--device", gpu, "--size", part(rng.uniform(0.2, 0.8)), "--passes", 2,
+    return node.app("oversub", "--device", gpu, "--size", part(rng.uniform(0.2, 0.72)), "--passes", 2,
                     "--seed", 500 + gpu, "--until", node.flag("enough"), name=f"single{gpu}")
 
 
