@@ -7,6 +7,8 @@
   ddp       two trainings with DDP and NCCL, of two ranks each, of which only one fits; needs PyTorch
   pmap      a program of JAX on both GPUs, beside a program on each that does not fit beside it
   pipeline  the same with PyTorch, whose GPUs pass on what they computed
+  ipc       a gang that shares memory by CUDA IPC, on one GPU and on two, beside a program on each that does not fit
+            beside it; the shared memory moves
   critical  requests of a latency-critical gang, alone and beside best effort on each GPU; the same on one GPU
 
 A gang's result must be that of the same gang alone. Times begin when all programs have their memory.
@@ -23,6 +25,8 @@ import time
 import rig as rigs
 
 sys.path.append(str(rigs.HERE.parent / "e2e"))
+
+from sharer import Sharer
 
 from scheduler_trace import Trace  # pylint: disable=wrong-import-position
 
@@ -67,7 +71,16 @@ class Scene:
             self.rig.close()
             raise
         self.total = min(gpu["total_memory"] for gpu in gpus)
+        if self.args.card:
+            self.shrink_cards(len(gpus))
         return self
+
+    def shrink_cards(self, n):
+        """A program that the library does not see holds the rest of each."""
+        holders = [self.rig.app(f"hold-{gpu}", "hold", "--leave", self.args.card, "--until", self.rig.flag(),
+                                preload=False, CUDA_VISIBLE_DEVICES=str(gpu)) for gpu in range(n)]
+        self.rig.until("the rest of the cards is taken", self.args.patience, lambda: all(h.find("left=") for h in holders))
+        self.total = rigs.size(self.args.card)
 
     def __exit__(self, *_):
         self.rig.close()
@@ -257,11 +270,8 @@ def script(args, module, title, name, steps):
     if not importlib.util.find_spec(module):
         print(f"{title}: skipped, there is no {module}", flush=True)
         return None
-    # On half of each GPU: host memory that was never used costs more time than the rest of the scene.
-    share = args.share / 2
-    return beside_singles(args, f"{title}, half of which nobody has", lambda scene: scene.script(name, share, steps), share,
-                          NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=str(args.turn),
-                          NVSHARE_MEMORY_RESERVE_PERCENT="50")
+    return beside_singles(args, title, lambda scene: scene.script(name, args.script_share, steps), args.script_share,
+                          NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED=str(args.turn))
 
 
 def pmap(args):
@@ -270,6 +280,59 @@ def pmap(args):
 
 def pipeline(args):
     return script(args, "torch", "pipeline: a program of PyTorch on both GPUs", "torch_pipeline", args.pipeline_steps)
+
+
+def ipc_on(args, verdict, what, device):
+    """An owner on GPU 0 and an opener on the device write the same memory in turns. Each has memory of its own, too."""
+    settings = {"NVSHARE_SWITCH_TIME_MODE": "fixed", "NVSHARE_SWITCH_TIME_FIXED": str(args.turn)}
+    gang = {"NVSHARE_GANG": "g"}
+    with Scene(args, **settings) as scene:
+        size = scene.part(args.ipc_share)
+        n_words = size // 4
+        owner = Sharer(scene.rig, "owner", 0, args.patience, **gang)
+        opener = Sharer(scene.rig, "opener", device, args.patience, **gang)
+        opener.expect("open", 0, owner.share(0, size, 0))
+        private = size if device else size // 8
+        opener.expect("alloc", 1, private)
+        opener.expect("fill", 1, private // 4, 7)
+        enough = scene.rig.flag()
+        singles = [scene.single(gpu, args.beside_share, enough) for gpu in {0, device}]
+        turns = 0
+        since = len(Trace(scene.rig).entries)
+        end = time.monotonic() + args.ipc_seconds
+        while time.monotonic() < end:
+            for writer, reader in (opener, owner), (owner, opener):
+                turns += 1
+                writer.expect("fill", 0, n_words, turns)
+                reader.expect("verify", 0, n_words, turns, what="right")
+            opener.expect("verify", 1, private // 4, 7, what="right")
+        trace = Trace(scene.rig)
+        client = scene.rig.client(owner.program)
+        answers = scene.rig.scheduler.find(rf"released client={client['id']} .* moved=(\d+)")
+        moved = max((int(match[1]) for _, match in answers), default=0)
+        enough.touch()
+        for single in singles:
+            scene.rig.expect(single, args.patience)
+        opener.quit()
+        owner.quit()
+    members = [owner.program.pid, opener.program.pid]
+    stops = [sum(trace.stops(pid, since).values()) for pid in members]
+    verdict.row(f"{what}, written and verified", f"{turns} times {rigs.nice(size)}", turns > 0)
+    verdict.row(f"{what}, stops of owner, opener", f"{stops[0]}, {stops[1]}", min(stops) > 0)
+    verdict.row(f"{what}, pinned of the owner", rigs.nice(client["memory_pinned"]),
+                client["memory_pinned"] < size)
+    verdict.row(f"{what}, most that left with a stop", rigs.nice(moved), moved > 0)
+    times = trace.stop_times(members, since)
+    verdict.row(f"{what}, first order to last answer", f"{len(times)} stops, median {median(times) * 1e3:.0f} ms")
+    for single in singles:
+        verdict.row(f"{what}, {single.name}", next(m.string for _, m in single.find("verified")))
+
+
+def ipc(args):
+    verdict = Verdict(f"ipc: {args.ipc_share:g} of GPU 0, shared by CUDA IPC, which moves; programs of {args.beside_share:g}")
+    ipc_on(args, verdict, "one GPU", 0)
+    ipc_on(args, verdict, "two GPUs", 1)
+    return verdict.is_good
 
 
 def requests(args, verdict, what, make, n):
@@ -312,7 +375,8 @@ def critical(args):
     return verdict.is_good
 
 
-SCENES = {"rings": rings, "threads": threads, "ddp": ddp, "pmap": pmap, "pipeline": pipeline, "critical": critical}
+SCENES = {"rings": rings, "threads": threads, "ddp": ddp, "pmap": pmap, "pipeline": pipeline, "ipc": ipc,
+          "critical": critical}
 
 
 def n_gpus(args):
@@ -329,9 +393,14 @@ def read_options():
     parser.add_argument("--round-us", type=int, default=50000)
     parser.add_argument("--ddp-share", type=float, default=0.55, help="the same for DDP, without what PyTorch needs")
     parser.add_argument("--steps", type=int, default=350, help="of DDP")
-    parser.add_argument("--turn", type=int, default=4, help="seconds of a turn beside pmap and pipeline")
+    parser.add_argument("--card", help="leave so much of each GPU, such as 80GiB, to the scenes")
+    parser.add_argument("--script-share", type=float, default=0.5, help="the same for pmap and pipeline")
+    parser.add_argument("--turn", type=int, default=4, help="seconds of a turn beside pmap, pipeline and ipc")
     parser.add_argument("--pmap-steps", type=int, default=200)
-    parser.add_argument("--pipeline-steps", type=int, default=200)
+    parser.add_argument("--pipeline-steps", type=int, default=300)
+    parser.add_argument("--ipc-share", type=float, default=0.07, help="part of GPU 0 that the owner shares")
+    parser.add_argument("--beside-share", type=float, default=0.93, help="part of a GPU that a program beside ipc fills")
+    parser.add_argument("--ipc-seconds", type=float, default=20)
     parser.add_argument("--critical-share", type=float, default=0.1)
     parser.add_argument("--critical-rounds", type=int, default=2000)
     parser.add_argument("--critical-us", type=int, default=2000)

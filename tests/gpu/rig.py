@@ -33,12 +33,12 @@ def nice(n_bytes):
 class Program:
     """A program. lines: (seconds, text), standard error included."""
 
-    def __init__(self, name, command, env):
+    def __init__(self, name, command, env, hears=False):
         self.name = name
         self.lines = []
         self.start = time.monotonic()
         self.process = subprocess.Popen(
-            [str(c) for c in command], env=env, stdin=subprocess.DEVNULL,
+            [str(c) for c in command], env=env, stdin=subprocess.PIPE if hears else subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )
         self.pid = self.process.pid
@@ -50,6 +50,11 @@ class Program:
     def read(self):
         for line in self.process.stdout:
             self.lines.append((time.monotonic(), line.rstrip("\n")))
+
+    def tell(self, *words):
+        """A line for a program that hears."""
+        self.process.stdin.write(" ".join(str(w) for w in words) + "\n")
+        self.process.stdin.flush()
 
     def is_alive(self):
         return self.process.poll() is None
@@ -121,11 +126,11 @@ class Rig:
         clients = (self.status() or {"clients": []})["clients"]
         return next((c for c in clients if c["name"] == program.name), None)
 
-    def start(self, name, *command, preload=True, **env):
+    def start(self, name, *command, preload=True, hears=False, **env):
         env = {**os.environ, "NVSHARE_NAME": name, **env}
         if preload:
             env["LD_PRELOAD"] = str(self.bin / "libnvshare.so")
-        program = Program(name, command, env)
+        program = Program(name, command, env, hears)
         self.programs.append(program)
         return program
 
