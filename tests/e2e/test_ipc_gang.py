@@ -16,6 +16,11 @@ LARGE = 200 * MIB  # does not fit beside what a gang of these tests has
 GANG = {"NVSHARE_GANG": "g"}
 
 
+@pytest.fixture(autouse=True)
+def moves(node):
+    node.env["NVSHARE_IPC_MOVES"] = "1"
+
+
 @pytest.fixture
 def gang(node):
     node.start_scheduler()
@@ -75,8 +80,8 @@ def test_shared_memory_moves_with_the_gang(gang, node):
     end(node, owner, opener, single)
 
 
-def test_it_stays_where_moving_is_off(node):
-    node.env["NVSHARE_IPC_MOVES"] = "0"
+def test_it_stays_by_default(node):
+    del node.env["NVSHARE_IPC_MOVES"]
     node.start_scheduler()
     owner, opener = Sharer(node, "owner", **GANG), Sharer(node, "opener", **GANG)
     share(owner, opener)

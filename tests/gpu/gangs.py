@@ -8,7 +8,7 @@
   pmap      a program of JAX on both GPUs, beside a program on each that does not fit beside it
   pipeline  the same with PyTorch, whose GPUs pass on what they computed
   ipc       a gang that shares memory by CUDA IPC, on one GPU and on two, beside a program on each that does not fit
-            beside it; the shared memory moves
+            beside it; the shared memory moves (NVSHARE_IPC_MOVES)
   critical  requests of a latency-critical gang, alone and beside best effort on each GPU; the same on one GPU
 
 A gang's result must be that of the same gang alone. Times begin when all programs have their memory.
@@ -285,7 +285,7 @@ def pipeline(args):
 def ipc_on(args, verdict, what, device):
     """An owner on GPU 0 and an opener on the device write the same memory in turns. Each has memory of its own, too."""
     settings = {"NVSHARE_SWITCH_TIME_MODE": "fixed", "NVSHARE_SWITCH_TIME_FIXED": str(args.turn)}
-    gang = {"NVSHARE_GANG": "g"}
+    gang = {"NVSHARE_GANG": "g", "NVSHARE_IPC_MOVES": "1"}
     with Scene(args, **settings) as scene:
         size = scene.part(args.ipc_share)
         n_words = size // 4

@@ -35,7 +35,6 @@ void hook_options_default(struct hook_options *ret)
 		.freeze = true,
 		.transfer = true,
 		.clean = true,
-		.ipc_moves = true,
 		.rdma = HOOK_OPTIONS_RDMA_STAY,
 		.orphan_ns = 30 * CLOCK_NS_PER_SEC,
 		.drain_ns = 10 * CLOCK_NS_PER_MS,
