@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gangs in the queue of jobs: `nvsharectl run --gang NAME --gang-size N` starts all of them, or none."""
 
+import json
+
 from conftest import until
 from jobs_node import node  # noqa: F401
 from test_jobs import run_here
@@ -123,3 +125,44 @@ def test_a_member_that_starts_again_joins_those_that_run(node):  # noqa: F811
     node.await_state(stays, "running")
     assert run_here(node, *gang, "--", "true").returncode == 0
     assert node.job(stays)["state"] == "running"
+
+
+def gang_of(node, program):
+    return node.job(program)["gang"]
+
+
+def test_the_queue_shows_the_gang_of_a_job(node):  # noqa: F811
+    degree(node, 3)
+    gang = ["--memory", "1M", "--gang", "a b", "--gang-size", "2"]
+    hold = ["--", "sh", "-c", f"while [ ! -e {node.flag('enough')} ]; do sleep 0.02; done"]
+    alone = node.hold("--memory", "1M")
+    node.await_state(alone, "running")
+    first = node.run(*gang, *hold)
+    job = waiting(node, first, "members")
+    assert job["gang"] == {"name": "a b", "size": 2, "members": 1, "with_gpu": 0}
+    assert gang_of(node, alone) is None
+    assert "a b 1/2" in node.ctl("queue").stdout
+    position = json.loads(node.ctl("queue", "position", str(job["job"]), "--json").stdout)
+    assert position["gang"] == job["gang"]
+
+    second = node.run(*gang, *hold)
+    for program in (first, second):
+        node.await_state(program, "running")
+        assert gang_of(node, program) == {"name": "a b", "size": 2, "members": 2, "with_gpu": 2}
+    table = node.ctl("queue").stdout
+    assert table.count("a b 2/2") == 2 and "GANG" in table
+
+    # Another member waits for a second round.
+    third = node.run(*gang, *hold)
+    waiting(node, third, "members")
+    assert gang_of(node, first) == {"name": "a b", "size": 2, "members": 3, "with_gpu": 2}
+    third.kill()
+    waits = node.start([node.build / "nvsharectl", "wait", str(job["job"]), "--json"], preload=False)
+    node.flag("enough").touch()
+    for program in (first, second, alone):
+        program.expect(0)
+    # A job that has ended still tells its gang, and counts as no member.
+    for ended in (gang_of(node, first), json.loads(waits.expect(0))["gang"]):
+        assert ended["name"] == "a b" and ended["with_gpu"] <= 1
+    until("no member is left", lambda: gang_of(node, first)["members"] == 0)
+    assert "GANG" not in node.ctl("queue").stdout
