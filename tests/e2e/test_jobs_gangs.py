@@ -2,9 +2,12 @@
 """Gangs in the queue of jobs: `nvsharectl run --gang NAME --gang-size N` starts all of them, or none."""
 
 import json
+import os
 
+import pytest
 from conftest import until
 from jobs_node import node  # noqa: F401
+from pod_cgroups import Pods, writable_hierarchy
 from test_jobs import run_here
 from test_jobs_deaths import restart
 
@@ -125,6 +128,43 @@ def test_a_member_that_starts_again_joins_those_that_run(node):  # noqa: F811
     node.await_state(stays, "running")
     assert run_here(node, *gang, "--", "true").returncode == 0
     assert node.job(stays)["state"] == "running"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not writable_hierarchy(),
+                    reason="needs root, and control groups that root may make")
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_restart_keeps_the_gangs_of_pods(node, tmp_path, is_told):  # noqa: F811
+    """Also where the kubelet's folder does not tell the namespace, and each pod is a user."""
+    pods = Pods(tmp_path / "pods")
+    try:
+        node.scheduler_env |= {"NVSHARE_PODS_DIR": str(pods.folder)}
+        degree(node, 2)
+        (_, first), (_, other) = (pods.make(name if is_told else None) for name in ("ml", "web"))
+        _, second = pods.make("ml", "pod-1") if is_told else (None, first)
+        with pods.inside(other):
+            stays = member(node, "b", 2)
+        with pods.inside(first):
+            early = member(node, "a", 2)
+        for program in (stays, early):
+            waiting(node, program, "members")
+        for _ in range(2):
+            restart(node)
+        for program in (stays, early):
+            waiting(node, program, "members")
+        # One of the same name in another namespace is of another gang.
+        with pods.inside(second):
+            strange = member(node, "b", 2)
+            late = member(node, "a", 2)
+        early.expect(0)
+        late.expect(0)
+        for program in (stays, strange):
+            assert waiting(node, program, "members")["gang"]["members"] == 1
+            program.kill()
+        node.expect_no_jobs()
+    finally:
+        for program in node.programs:
+            program.kill()
+        pods.close()
 
 
 def gang_of(node, program):

@@ -42,7 +42,7 @@ static void messages_attach(struct server *server, struct peer *peer, uint32_t s
 			     "this process has no job %u", job);
 		return;
 	}
-	entry->owner = job_queue_owner(peer);
+	job_queue_own(server, entry, peer);
 	job_queue_attach(server, peer, entry);
 	job_fill_send(server, peer, seq, entry);
 }
