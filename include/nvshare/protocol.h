@@ -1068,9 +1068,19 @@ struct nvshare_job {
 	char text[NVSHARE_TEXT_LEN]; /* why it waits, or ended, for people */
 };
 
+/* The gang of a job that came by SUBMIT_GANG. */
+struct nvshare_job_gang {
+	uint32_t job;
+	uint32_t size;      /* so many start together */
+	uint32_t n_members; /* jobs of it that have not ended */
+	uint32_t n_on;      /* those of them that have a GPU */
+	char name[NVSHARE_GANG_LEN];
+};
+
 /* nvshare_get_jobs::flags */
 #define NVSHARE_GET_JOBS_AWAIT_END (1u << 0) /* with job: the answer comes when it has ended */
 #define NVSHARE_GET_JOBS_ENDED     (1u << 1) /* also those that have ended, as far as they are kept */
+#define NVSHARE_GET_JOBS_GANGS     (1u << 2) /* JOB_GANG, too, behind the JOB of a job with a gang */
 
 /* Answered by JOBs and JOBS_END; or by RESULT: there is no such job. */
 struct nvshare_get_jobs {

@@ -23,7 +23,7 @@
 #define EXIT_UNKNOWN 127
 
 struct list {
-	struct nvshare_job *jobs;
+	struct queue_job *jobs;
 	size_t n, size;
 	struct nvshare_jobs_end end;
 };
@@ -32,14 +32,14 @@ static bool list_add(struct list *list, const struct nvshare_job *job)
 {
 	if (list->n == list->size) {
 		size_t size = list->size ? 2 * list->size : 64;
-		struct nvshare_job *jobs = realloc(list->jobs, size * sizeof(*jobs));
+		struct queue_job *jobs = realloc(list->jobs, size * sizeof(*jobs));
 
 		if (!jobs)
 			return false;
 		list->jobs = jobs;
 		list->size = size;
 	}
-	list->jobs[list->n++] = *job;
+	list->jobs[list->n++] = (struct queue_job){.job = *job};
 	return true;
 }
 
@@ -58,6 +58,10 @@ static int list_fetch(int fd, const struct nvshare_get_jobs *get, struct list *l
 		case NVSHARE_MSG_JOB:
 			if (!list_add(list, &msg.body.job))
 				return CLI_EXIT_UNWRITTEN;
+			break;
+		case NVSHARE_MSG_JOB_GANG:
+			if (list->n && list->jobs[list->n - 1].job.job == msg.body.job_gang.job)
+				list->jobs[list->n - 1].gang = msg.body.job_gang;
 			break;
 		case NVSHARE_MSG_JOBS_END:
 			list->end = msg.body.jobs_end;
@@ -116,7 +120,7 @@ static int job_options(char *const *args, const char *command, bool *ret_is_json
 
 static int position_command(char *const *args)
 {
-	struct nvshare_get_jobs get = {.job = 0};
+	struct nvshare_get_jobs get = {.flags = NVSHARE_GET_JOBS_GANGS};
 	struct list list = {.n = 0};
 	FD_CLEANUP int fd = -1;
 	bool is_json;
@@ -130,7 +134,7 @@ static int position_command(char *const *args)
 		queue_view_job_json(stdout, &list.jobs[0]);
 		(void)puts("");
 	} else if (!r && list.n == 1) {
-		const struct nvshare_job *job = &list.jobs[0];
+		const struct nvshare_job *job = &list.jobs[0].job;
 
 		if (job->position)
 			(void)printf("%u of %u: %s\n", job->position, job->n_queued, job->text);
@@ -146,7 +150,7 @@ static int position_command(char *const *args)
 static int queue_options(char *const *args, bool *ret_is_json, struct nvshare_get_jobs *ret_get)
 {
 	*ret_is_json = false;
-	*ret_get = (struct nvshare_get_jobs){.last = PEEK};
+	*ret_get = (struct nvshare_get_jobs){.last = PEEK, .flags = NVSHARE_GET_JOBS_GANGS};
 	for (; *args; args++) {
 		if (!strcmp(*args, "--json"))
 			*ret_is_json = true;
@@ -253,7 +257,8 @@ static int wait_fetch(const struct nvshare_get_jobs *get, struct list *list)
 
 int wait_command(char *const *args)
 {
-	struct nvshare_get_jobs get = {.flags = NVSHARE_GET_JOBS_AWAIT_END};
+	struct nvshare_get_jobs get = {.flags =
+					       NVSHARE_GET_JOBS_AWAIT_END | NVSHARE_GET_JOBS_GANGS};
 	struct list list = {.n = 0};
 	FD_CLEANUP int fd = -1;
 	bool is_json;
@@ -269,10 +274,10 @@ int wait_command(char *const *args)
 	if (r == CLI_EXIT_REFUSED)
 		r = EXIT_UNKNOWN;
 	if (!r && list.n == 1) {
-		const struct nvshare_job *job = &list.jobs[0];
+		const struct nvshare_job *job = &list.jobs[0].job;
 
 		if (is_json) {
-			queue_view_job_json(stdout, job);
+			queue_view_job_json(stdout, &list.jobs[0]);
 			(void)puts("");
 		} else if (job->end != NVSHARE_JOB_END_EXIT) {
 			(void)fprintf(stderr, "nvsharectl: job %u: %s\n", job->job, job->text);

@@ -15,20 +15,21 @@
 /* ---- jobs for people ----------------------------------------------------------------- */
 
 static const struct table_column on_columns[] = {
-	{"JOB", TABLE_ALIGN_RIGHT, 0},      {"PID", TABLE_ALIGN_RIGHT, 5},
-	{"USER", TABLE_ALIGN_LEFT, 2},      {"NAME", TABLE_ALIGN_NAME, 0},
-	{"GPU", TABLE_ALIGN_RIGHT, 0},      {"STATE", TABLE_ALIGN_LEFT, 0},
-	{"RAN", TABLE_ALIGN_RIGHT, 0},      {"LEFT", TABLE_ALIGN_RIGHT, 1},
-	{"MEMORY", TABLE_ALIGN_RIGHT, 0},   {"PEAK", TABLE_ALIGN_RIGHT, 3},
-	{"PROGRAMS", TABLE_ALIGN_RIGHT, 4}, {"NOTE", TABLE_ALIGN_NOTE, 0},
+	{"JOB", TABLE_ALIGN_RIGHT, 0},  {"PID", TABLE_ALIGN_RIGHT, 5},
+	{"USER", TABLE_ALIGN_LEFT, 2},  {"NAME", TABLE_ALIGN_NAME, 0},
+	{"GANG", TABLE_ALIGN_LEFT, 6},  {"GPU", TABLE_ALIGN_RIGHT, 0},
+	{"STATE", TABLE_ALIGN_LEFT, 0}, {"RAN", TABLE_ALIGN_RIGHT, 0},
+	{"LEFT", TABLE_ALIGN_RIGHT, 1}, {"MEMORY", TABLE_ALIGN_RIGHT, 0},
+	{"PEAK", TABLE_ALIGN_RIGHT, 3}, {"PROGRAMS", TABLE_ALIGN_RIGHT, 4},
+	{"NOTE", TABLE_ALIGN_NOTE, 0},
 };
 
 static const struct table_column waiting_columns[] = {
-	{"PLACE", TABLE_ALIGN_RIGHT, 0},  {"JOB", TABLE_ALIGN_RIGHT, 0},
-	{"PID", TABLE_ALIGN_RIGHT, 5},    {"USER", TABLE_ALIGN_LEFT, 2},
-	{"NAME", TABLE_ALIGN_NAME, 0},    {"PRIORITY", TABLE_ALIGN_LEFT, 1},
-	{"MEMORY", TABLE_ALIGN_RIGHT, 0}, {"WAITS", TABLE_ALIGN_RIGHT, 0},
-	{"NOTE", TABLE_ALIGN_NOTE, 0},
+	{"PLACE", TABLE_ALIGN_RIGHT, 0},   {"JOB", TABLE_ALIGN_RIGHT, 0},
+	{"PID", TABLE_ALIGN_RIGHT, 5},     {"USER", TABLE_ALIGN_LEFT, 2},
+	{"NAME", TABLE_ALIGN_NAME, 0},     {"GANG", TABLE_ALIGN_LEFT, 4},
+	{"PRIORITY", TABLE_ALIGN_LEFT, 1}, {"MEMORY", TABLE_ALIGN_RIGHT, 0},
+	{"WAITS", TABLE_ALIGN_RIGHT, 0},   {"NOTE", TABLE_ALIGN_NOTE, 0},
 };
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -59,8 +60,18 @@ static const char *left_cell(const struct nvshare_job *job, struct view_text *te
 	return text->s;
 }
 
-static void add_on(struct table *table, const struct nvshare_job *job)
+/* "train 2/4": so many of its jobs are there. */
+static void add_gang(struct table *table, const struct nvshare_job_gang *gang)
 {
+	if (gang->size)
+		table_add(table, NULL, "%s %u/%u", gang->name, gang->n_members, gang->size);
+	else
+		table_add(table, NULL, "%s", "");
+}
+
+static void add_on(struct table *table, const struct queue_job *queued)
+{
+	const struct nvshare_job *job = &queued->job;
 	struct view_text left;
 	bool is_done = job->state == NVSHARE_JOB_DONE;
 
@@ -68,6 +79,7 @@ static void add_on(struct table *table, const struct nvshare_job *job)
 	table_add(table, NULL, "%u", job->pid);
 	add_user(table, job->uid);
 	table_add(table, NULL, "%s", job->name);
+	add_gang(table, &queued->gang);
 	if (job->gpu == NVSHARE_JOB_NO_GPU)
 		table_add(table, NULL, "-");
 	else
@@ -82,8 +94,10 @@ static void add_on(struct table *table, const struct nvshare_job *job)
 	table_add(table, NULL, "%s", job->text);
 }
 
-static void add_waiting(struct table *table, const struct nvshare_job *job)
+static void add_waiting(struct table *table, const struct queue_job *queued)
 {
+	const struct nvshare_job *job = &queued->job;
+
 	if (job->position)
 		table_add(table, NULL, "%u", job->position);
 	else
@@ -92,6 +106,7 @@ static void add_waiting(struct table *table, const struct nvshare_job *job)
 	table_add(table, NULL, "%u", job->pid);
 	add_user(table, job->uid);
 	table_add(table, NULL, "%s", job->name);
+	add_gang(table, &queued->gang);
 	table_add(table, NULL, "%s", priority_cell(job->priority));
 	table_add(table, NULL, "%s", view_size(job->memory).s);
 	table_add(table, NULL, "%s", view_lasting(job->waited_ns).s);
@@ -101,7 +116,8 @@ static void add_waiting(struct table *table, const struct nvshare_job *job)
 /* Those that wait in the queue's order, behind all others in the order of their numbers. */
 static int compare_jobs(const void *a, const void *b)
 {
-	const struct nvshare_job *x = a, *y = b;
+	const struct nvshare_job *x = &((const struct queue_job *)a)->job;
+	const struct nvshare_job *y = &((const struct queue_job *)b)->job;
 	bool is_x_queued = x->position > 0, is_y_queued = y->position > 0;
 
 	if (is_x_queued != is_y_queued)
@@ -112,7 +128,7 @@ static int compare_jobs(const void *a, const void *b)
 }
 
 /* A job that changed its place while the answer came may be there twice. */
-static size_t tidy_jobs(struct nvshare_job *jobs, size_t n)
+static size_t tidy_jobs(struct queue_job *jobs, size_t n)
 {
 	size_t n_kept = 0;
 
@@ -120,7 +136,7 @@ static size_t tidy_jobs(struct nvshare_job *jobs, size_t n)
 		bool is_new = true;
 
 		for (size_t k = 0; k < n_kept && is_new && n <= 4096; k++)
-			is_new = jobs[k].job != jobs[i].job;
+			is_new = jobs[k].job.job != jobs[i].job.job;
 		if (is_new)
 			jobs[n_kept++] = jobs[i];
 	}
@@ -128,7 +144,7 @@ static size_t tidy_jobs(struct nvshare_job *jobs, size_t n)
 	return n_kept;
 }
 
-void queue_view_print(FILE *out, struct nvshare_job *jobs, size_t n,
+void queue_view_print(FILE *out, struct queue_job *jobs, size_t n,
 		      const struct nvshare_jobs_end *end, size_t width, bool has_colours)
 {
 	struct table on, waiting;
@@ -138,7 +154,7 @@ void queue_view_print(FILE *out, struct nvshare_job *jobs, size_t n,
 	table_init(&waiting, waiting_columns, N_OF(waiting_columns));
 	n = tidy_jobs(jobs, n);
 	for (size_t i = 0; i < n; i++) {
-		bool is_waiting = jobs[i].state == NVSHARE_JOB_WAITING;
+		bool is_waiting = jobs[i].job.state == NVSHARE_JOB_WAITING;
 
 		if (is_waiting)
 			add_waiting(&waiting, &jobs[i]);
@@ -179,8 +195,22 @@ static void json_seconds(FILE *out, const char *key, uint64_t ns)
 	(void)fprintf(out, ", \"%s\": %.3f", key, (double)ns / 1e9);
 }
 
-void queue_view_job_json(FILE *out, const struct nvshare_job *job)
+static void json_gang(FILE *out, const struct nvshare_job_gang *gang)
 {
+	if (!gang->size) {
+		(void)fputs(", \"gang\": null", out);
+		return;
+	}
+	(void)fputs(", \"gang\": {\"name\": ", out);
+	json_print_string(out, gang->name);
+	(void)fprintf(out, ", \"size\": %u, \"members\": %u, \"with_gpu\": %u}", gang->size,
+		      gang->n_members, gang->n_on);
+}
+
+void queue_view_job_json(FILE *out, const struct queue_job *queued)
+{
+	const struct nvshare_job *job = &queued->job;
+
 	(void)fprintf(out, "{\"job\": %u, \"state\": \"%s\"", job->job,
 		      names_job_state[job->state]);
 	json_text(out, "name", job->name);
@@ -191,6 +221,7 @@ void queue_view_job_json(FILE *out, const struct nvshare_job *job)
 	(void)fprintf(out, ", \"position\": %u", job->position);
 	json_text(out, "why", names_job_why[job->why]);
 	json_text(out, "text", job->text);
+	json_gang(out, &queued->gang);
 	if (job->gpu == NVSHARE_JOB_NO_GPU)
 		(void)fputs(", \"gpu\": null", out);
 	else
@@ -214,7 +245,7 @@ void queue_view_job_json(FILE *out, const struct nvshare_job *job)
 	(void)fprintf(out, ", \"exit_code\": %u, \"signal\": %u}", job->exit_code, job->signal);
 }
 
-void queue_view_print_json(FILE *out, struct nvshare_job *jobs, size_t n,
+void queue_view_print_json(FILE *out, struct queue_job *jobs, size_t n,
 			   const struct nvshare_jobs_end *end)
 {
 	n = tidy_jobs(jobs, n);

@@ -10,13 +10,18 @@
 #include <stddef.h>
 #include <stdio.h>
 
+struct queue_job {
+	struct nvshare_job job;
+	struct nvshare_job_gang gang; /* size 0: it has none */
+};
+
 /* Jobs in the order of the answer; end: the last packet of it. */
-void queue_view_print(FILE *out, struct nvshare_job *jobs, size_t n,
+void queue_view_print(FILE *out, struct queue_job *jobs, size_t n,
 		      const struct nvshare_jobs_end *end, size_t width, bool has_colours);
-void queue_view_print_json(FILE *out, struct nvshare_job *jobs, size_t n,
+void queue_view_print_json(FILE *out, struct queue_job *jobs, size_t n,
 			   const struct nvshare_jobs_end *end);
 
-void queue_view_job_json(FILE *out, const struct nvshare_job *job);
+void queue_view_job_json(FILE *out, const struct queue_job *queued);
 
 void placement_print(FILE *out, const struct nvshare_placement *placement, size_t width,
 		     bool has_colours);

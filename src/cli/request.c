@@ -108,6 +108,9 @@ static void sanitize_texts(struct msg *msg)
 		text_sanitize(msg->body.status_client.name);
 		text_sanitize(msg->body.status_client.pod);
 		break;
+	case NVSHARE_MSG_JOB_GANG:
+		text_sanitize(msg->body.job_gang.name);
+		break;
 	case NVSHARE_MSG_STATUS_GANG:
 		text_sanitize(msg->body.status_gang.name);
 		break;

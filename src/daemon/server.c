@@ -240,6 +240,7 @@ int server_init(struct server *server, const struct settings *settings)
 	alerts_init(server);
 	events_init(server);
 	measure_init(server);
+	packet_pairs_init(server);
 	pods_init(&server->pods, "/proc");
 
 	r = server_allocate(server);

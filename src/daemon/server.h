@@ -34,6 +34,7 @@
 #include "daemon/peers/connections.h"
 #include "daemon/peers/flow.h"
 #include "daemon/peers/gangs.h"
+#include "daemon/peers/packet_pair.h"
 #include "daemon/peers/peer.h"
 #include "daemon/peers/pods.h"
 #include "daemon/peers/users.h"
@@ -101,6 +102,7 @@ struct server {
 	struct lending lending;
 	struct measure measure;
 	struct notify notify;
+	struct packet_pairs packet_pairs;
 	struct reconfigure reconfigure;
 	struct states states;
 	struct metrics_counts metrics_counts[SCHED_GPUS_MAX]; /* actions.c, client_messages.c */

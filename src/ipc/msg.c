@@ -45,6 +45,7 @@ _Static_assert(sizeof(struct nvshare_submit_gang) == 808, "submit_gang");
 _Static_assert(sizeof(struct nvshare_job_ref) == 8, "job_ref");
 _Static_assert(sizeof(struct nvshare_job_ended) == 16, "job_ended");
 _Static_assert(sizeof(struct nvshare_job) == 592, "job");
+_Static_assert(sizeof(struct nvshare_job_gang) == 144, "job_gang");
 _Static_assert(sizeof(struct nvshare_get_jobs) == 16, "get_jobs");
 _Static_assert(sizeof(struct nvshare_jobs_end) == 16, "jobs_end");
 _Static_assert(sizeof(struct nvshare_gpu_score) == 56, "gpu_score");
@@ -185,6 +186,9 @@ static int check_strings(const struct msg *msg)
 		is_good = HAS_NUL(job, gpu_uuid) && HAS_NUL(job, name) && HAS_NUL(job, model) &&
 			  HAS_NUL(job, type) && HAS_NUL(job, text);
 		break;
+	case NVSHARE_MSG_JOB_GANG:
+		is_good = HAS_NUL(job_gang, name);
+		break;
 	}
 #undef HAS_NUL
 	return is_good ? 0 : MSG_E_STRING;
@@ -247,10 +251,11 @@ static bool trace_in_range(const struct nvshare_trace *trace)
 	return true;
 }
 
-#define SUBMIT_FLAGS   (NVSHARE_SUBMIT_WHOLE | NVSHARE_SUBMIT_NO_WAIT | NVSHARE_SUBMIT_SELF)
-#define GET_JOBS_FLAGS (NVSHARE_GET_JOBS_AWAIT_END | NVSHARE_GET_JOBS_ENDED)
-#define ENDED_FLAGS    (NVSHARE_ENDED_BEGUN | NVSHARE_ENDED_FINAL)
-#define SIGNAL_MAX     64
+#define SUBMIT_FLAGS (NVSHARE_SUBMIT_WHOLE | NVSHARE_SUBMIT_NO_WAIT | NVSHARE_SUBMIT_SELF)
+#define GET_JOBS_FLAGS \
+	(NVSHARE_GET_JOBS_AWAIT_END | NVSHARE_GET_JOBS_ENDED | NVSHARE_GET_JOBS_GANGS)
+#define ENDED_FLAGS (NVSHARE_ENDED_BEGUN | NVSHARE_ENDED_FINAL)
+#define SIGNAL_MAX  64
 
 static bool submit_in_range(const struct nvshare_submit *submit)
 {
@@ -301,6 +306,8 @@ static bool jobs_in_range(const struct msg *msg)
 		return !(msg->body.get_jobs.flags & ~GET_JOBS_FLAGS);
 	case NVSHARE_MSG_JOB:
 		return job_in_range(&msg->body.job);
+	case NVSHARE_MSG_JOB_GANG:
+		return msg->body.job_gang.size <= NVSHARE_GANG_SIZE_MAX;
 	case NVSHARE_MSG_PLACEMENT:
 		return placement_in_range(&msg->body.placement);
 	}

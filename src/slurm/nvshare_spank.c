@@ -153,7 +153,8 @@ struct task {
 	spank_t spank;
 	char node[NVSHARE_NAME_LEN];
 	char name[NVSHARE_NAME_LEN];
-	char step[NVSHARE_NAME_LEN]; /* of all tasks of its step */
+	char step[NVSHARE_NAME_LEN];  /* of all tasks of its step */
+	struct nvshare_gang together; /* it takes its place with these; size 0: alone */
 	bool is_script; /* a batch script or an interactive shell: its steps are the work */
 };
 
@@ -251,8 +252,12 @@ static void task_set_claim(const struct task *task)
 	}
 }
 
-/* Tasks that need each other run together, or they would wait for those that have no turn. */
-static void task_set_gang(const struct task *task)
+/*
+ * Tasks that need each other run together, or they would wait for those that have no turn. For the
+ * same reason they take their places together. In the queue of the node the tasks of one step are
+ * meant, whatever the gang of their programs is called.
+ */
+static void task_set_gang(struct task *task)
 {
 	char inherited[ENV_LEN], automatic[ENV_LEN];
 	struct task_gang_facts facts = {
@@ -271,6 +276,11 @@ static void task_set_gang(const struct task *task)
 		task_setenv(task, "NVSHARE_GANG", gang);
 	else
 		(void)spank_unsetenv(task->spank, "NVSHARE_GANG");
+	if (!task_environment_is_together(&facts))
+		return;
+	task->together.size = facts.n_tasks;
+	(void)snprintf(task->together.name, sizeof(task->together.name), "%s@%s", task->step,
+		       task->node);
 }
 
 static void task_say(const char *line, void *arg)
@@ -297,6 +307,7 @@ static void task_take_place(struct task *task, const char *dir)
 		.dir = *dir ? dir : NULL,
 		.name = task->name,
 		.gpu = gpu,
+		.gang = task->together,
 		.say = task_say,
 		.arg = task,
 	};
@@ -310,8 +321,11 @@ static void task_take_place(struct task *task, const char *dir)
 	}
 	r = task_place_wait(&request, &place, reason, sizeof(reason));
 	if (r == TASK_PLACE_E_REFUSED) {
-		slurm_error("nvshare: %s on %s: %s; the task fails", task->name, task->node,
-			    reason);
+		slurm_error("nvshare: %s on %s: %s; the task fails%s", task->name, task->node,
+			    reason,
+			    task->together.size ? " (the tasks of a step start together;"
+						  " --nvshare-gang=off changes that)"
+						: "");
 		_exit(EXIT_NO_PLACE);
 	}
 	if (r) {

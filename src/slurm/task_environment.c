@@ -4,7 +4,6 @@
 #include "util/parse.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,19 +86,31 @@ static bool is_set(const char *text)
 	return text && *text;
 }
 
-const char *task_environment_gang(const struct task_gang_facts *facts)
+/* NVSHARE_GANG_AUTO=0 */
+static bool gang_is_by_hand(const struct task_gang_facts *facts)
 {
 	bool is_automatic;
 
+	return is_set(facts->automatic) && parse_bool(facts->automatic, &is_automatic) == 0 &&
+	       !is_automatic;
+}
+
+const char *task_environment_gang(const struct task_gang_facts *facts)
+{
 	if (is_set(facts->option))
 		return strcmp(facts->option, TASK_GANG_OFF) != 0 ? facts->option : NULL;
 	if (is_set(facts->inherited) &&
 	    strncmp(facts->inherited, facts->prefix, strlen(facts->prefix)) != 0)
 		return facts->inherited;
-	if (is_set(facts->automatic) && parse_bool(facts->automatic, &is_automatic) == 0 &&
-	    !is_automatic)
-		return NULL;
-	return facts->n_tasks > 1 ? facts->step : NULL;
+	return facts->n_tasks > 1 && !gang_is_by_hand(facts) ? facts->step : NULL;
+}
+
+bool task_environment_is_together(const struct task_gang_facts *facts)
+{
+	if (facts->n_tasks < 2)
+		return false;
+	return is_set(facts->option) ? strcmp(facts->option, TASK_GANG_OFF) != 0
+				     : !gang_is_by_hand(facts);
 }
 
 enum task_gpus task_environment_gpus(const struct task_gpus_facts *facts, char *gpu, size_t size)

@@ -7,6 +7,7 @@
  * NULL text is a variable that is not set.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,12 @@ struct task_gang_facts {
  * otherwise. A name that begins with prefix comes from the step around this one, so it counts not.
  */
 const char *task_environment_gang(const struct task_gang_facts *facts);
+
+/*
+ * Whether the tasks that the step has on this node take their places together. The user turns that
+ * off as a gang is turned off. A name of the user's own does not: other steps may have it, too.
+ */
+bool task_environment_is_together(const struct task_gang_facts *facts);
 
 enum task_gpus {
 	TASK_GPUS_ANY,     /* nothing chose: the node's scheduler does */

@@ -13,11 +13,20 @@
 /* A scheduler that restarts is back within seconds. */
 #define AWAY_NS_MAX (60 * (uint64_t)CLOCK_NS_PER_SEC)
 
+/*
+ * Slurm starts all tasks of a step on a node at once, so they come within moments, and nobody hears
+ * of that. One that has not come by then comes no more: it has failed, or takes no place.
+ */
+#define LACK_NS_SAID (2 * (uint64_t)CLOCK_NS_PER_SEC)
+#define LACK_NS_MAX  (60 * (uint64_t)CLOCK_NS_PER_SEC)
+
 struct wait {
 	const struct task_place_request *request;
 	uint32_t position; /* as said last; 0: nothing was said yet */
 	uint32_t why;
 	uint64_t away_ns; /* since when the scheduler is away; 0: it is there */
+	uint64_t lack_ns; /* since when its gang lacks tasks; 0: it does not */
+	bool is_alone;    /* it has given up for that */
 };
 
 bool task_place_is_news(uint32_t said_position, uint32_t said_why, uint32_t position, uint32_t why)
@@ -25,15 +34,27 @@ bool task_place_is_news(uint32_t said_position, uint32_t said_why, uint32_t posi
 	return position && (!said_position || why != said_why || position <= said_position / 2);
 }
 
+/* Since when its gang lacks tasks, in nanoseconds; 0: it does not. */
+static uint64_t wait_lacking_ns(struct wait *wait, const struct nvshare_job *job, uint64_t now_ns)
+{
+	if (job->why != NVSHARE_JOB_WHY_MEMBERS) {
+		wait->lack_ns = 0;
+		return 0;
+	}
+	if (!wait->lack_ns)
+		wait->lack_ns = now_ns;
+	return now_ns - wait->lack_ns;
+}
+
 /* The callback of job_client_await_start(). */
 static bool wait_on_news(const struct nvshare_job *job, bool is_away, void *arg)
 {
 	struct wait *wait = arg;
+	uint64_t now_ns = clock_now_ns(), lacking_ns;
 	char line[NVSHARE_TEXT_LEN + 128];
 
 	if (is_away) {
-		uint64_t now_ns = clock_now_ns();
-
+		wait->lack_ns = 0;
 		if (!wait->away_ns) {
 			wait->away_ns = now_ns;
 			wait->request->say("the node's scheduler is away, and the task keeps its "
@@ -43,6 +64,12 @@ static bool wait_on_news(const struct nvshare_job *job, bool is_away, void *arg)
 		return now_ns - wait->away_ns < AWAY_NS_MAX;
 	}
 	wait->away_ns = 0;
+	lacking_ns = wait_lacking_ns(wait, job, now_ns);
+	wait->is_alone = lacking_ns >= LACK_NS_MAX;
+	if (wait->is_alone)
+		return false;
+	if (wait->lack_ns && lacking_ns < LACK_NS_SAID)
+		return true;
 	if (task_place_is_news(wait->position, wait->why, job->position, job->why)) {
 		wait->position = job->position;
 		wait->why = job->why;
@@ -79,7 +106,7 @@ static int wait_for_start(struct job_client *client, struct wait *wait,
 	(void)snprintf(submit.name, sizeof(submit.name), "%s", wait->request->name);
 	(void)snprintf(submit.model, sizeof(submit.model), "%s", options->model);
 	(void)snprintf(submit.gpus, sizeof(submit.gpus), "%s", wait->request->gpu);
-	r = job_client_submit(client, &submit);
+	r = job_client_submit_gang(client, &submit, &wait->request->gang);
 	if (!r)
 		r = job_client_await_start(client, wait_on_news, wait);
 	if (r)
@@ -116,11 +143,15 @@ int task_place_wait(const struct task_place_request *request, struct task_place 
 	wait_guard(getppid());
 	job_client_init(&client, request->dir);
 	r = wait_for_start(&client, &wait, ret_place);
-	(void)snprintf(text, size, "%s", client.text);
+	(void)snprintf(text, size, "%s",
+		       wait.is_alone
+			       ? "other tasks of its step have not come in 60 s, or have ended"
+			       : client.text);
 	job_client_deinit(&client);
 	(void)prctl(PR_SET_NAME, name);
 	(void)prctl(PR_SET_PDEATHSIG, 0);
 	if (!r)
 		return 0;
-	return r == JOB_CLIENT_E_REFUSED ? TASK_PLACE_E_REFUSED : TASK_PLACE_E_AWAY;
+	return r == JOB_CLIENT_E_REFUSED || wait.is_alone ? TASK_PLACE_E_REFUSED
+							  : TASK_PLACE_E_AWAY;
 }

@@ -16,9 +16,10 @@ typedef void task_place_say_fn(const char *line, void *arg);
 
 struct task_place_request {
 	const struct submit_options *options;
-	const char *dir;  /* of the scheduler's socket; NULL: the default */
-	const char *name; /* in the node's queue */
-	const char *gpu;  /* a number or a UUID; "": any */
+	const char *dir;          /* of the scheduler's socket; NULL: the default */
+	const char *name;         /* in the node's queue */
+	const char *gpu;          /* a number or a UUID; "": any */
+	struct nvshare_gang gang; /* whose tasks start together; size 0: the task starts alone */
 	task_place_say_fn *say;
 	void *arg;
 };
@@ -26,7 +27,8 @@ struct task_place_request {
 enum {
 	TASK_PLACE_E_SUCCESS_,
 	TASK_PLACE_E_AWAY,    /* no scheduler answers */
-	TASK_PLACE_E_REFUSED, /* it refuses the job, or somebody has cancelled it */
+	TASK_PLACE_E_REFUSED, /* it refuses the job, somebody has cancelled it, or other tasks of
+			       * its gang do not come */
 };
 
 struct task_place {

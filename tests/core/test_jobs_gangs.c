@@ -43,6 +43,15 @@ static void assert_waits(uint32_t job, enum jobs_wait wait, uint32_t n_missing)
 	assert_int_equal(status.n_missing, n_missing);
 }
 
+static void assert_members(uint32_t job, uint32_t n, uint32_t n_on)
+{
+	uint32_t found, found_on;
+
+	jobs_members(&rig.jobs, job, &found, &found_on);
+	assert_int_equal(found, n);
+	assert_int_equal(found_on, n_on);
+}
+
 static void two_gangs_on_two_places_never_take_one_each(void **state)
 {
 	(void)state;
@@ -55,10 +64,15 @@ static void two_gangs_on_two_places_never_take_one_each(void **state)
 	member(3, 10, 2, 2);
 	STARTS(0, 2);
 	assert_waits(3, JOBS_WAIT_GANG, 0);
+	assert_members(0, 2, 2);
+	assert_members(3, 2, 0);
 	finish(0);
 	STARTS(0, 2);
+	assert_members(0, 1, 1); /* a job that is over still tells of those that are not */
 	finish(2);
 	STARTS(0, 2, 1, 3);
+	assert_members(2, 0, 0);
+	assert_members(1, 2, 2);
 }
 
 static void members_of_another_owner_are_of_another_gang(void **state)

@@ -157,6 +157,55 @@ static void a_namespace_is_one_user(void **state)
 	assert_int_equal(join(POD(UID_A)).owner, b.owner);
 }
 
+/* A job of the namespace may have no connection. */
+static void a_number_that_is_held_is_given_to_nobody_else(void **state)
+{
+	struct pod a;
+
+	(void)state;
+	make_entry("ml_train-0_" UID_A);
+	a = join(POD(UID_A));
+	pods_hold(pods, a.owner);
+	pods_leave(pods, &a);
+	assert_int_not_equal(join(POD(UID_B)).owner, a.owner);
+	assert_int_equal(join(POD(UID_A)).owner, a.owner);
+	pods_release(pods, a.owner);
+	pods_release(pods, a.owner);
+	assert_int_equal(join(POD("87a960e902bbb19289771a77e4b07353")).owner, a.owner);
+	/* Users, and nobody, have no number that is given. */
+	pods_hold(pods, 1234);
+	pods_hold(pods, QUOTA_NOBODY);
+	pods_release(pods, QUOTA_NOBODY);
+	pods_release(pods, 1234);
+}
+
+/* A process that has not connected yet, after a restart of the scheduler. */
+static void a_process_is_known_without_a_connection(void **state)
+{
+	struct pod a, b;
+	char process[16];
+	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+	(void)state;
+	assert_true(pidfd >= 0);
+	make_entry("ml_train-0_" UID_A);
+	a = join(POD(UID_A));
+	assert_true(pods_join_process(pods, dir, getpid(), pidfd, &b));
+	assert_int_equal(b.owner, a.owner);
+	assert_string_equal(b.name, "ml/train-0");
+	pods_leave(pods, &a);
+	assert_int_equal(pods->owners[b.owner - PODS_OWNER_FIRST].n_holds, 1);
+	pods_leave(pods, &b);
+	/* In no pod; and without a descriptor that says that the process lives. */
+	(void)snprintf(process, sizeof(process), "%d", (int)getpid());
+	assert_false(pods_join_process(pods, dir, getpid(), -1, &b));
+	write_cgroup(process, "0::/user.slice/session.scope\n");
+	assert_false(pods_join_process(pods, dir, getpid(), pidfd, &b));
+	pods_leave(pods, &b);
+	assert_int_equal(pods->owners[a.owner - PODS_OWNER_FIRST].n_holds, 0);
+	(void)fd_close(pidfd);
+}
+
 static void without_the_kubelets_folder_a_pod_is_one_user(void **state)
 {
 	struct pod a, b;
@@ -284,7 +333,7 @@ static void more_namespaces_than_places_are_one_user(void **state)
 	assert_string_equal(owner, "others");
 	pods_leave(pods, &pod);
 	pods_leave(pods, &last);
-	assert_int_equal(pods->owners[PODS_OWNERS_MAX].n_peers, 0);
+	assert_int_equal(pods->owners[PODS_OWNERS_MAX].n_holds, 0);
 }
 
 int main(void)
@@ -293,6 +342,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_process_in_no_pod_is_its_user),
 		T(a_namespace_is_one_user),
+		T(a_number_that_is_held_is_given_to_nobody_else),
+		T(a_process_is_known_without_a_connection),
 		T(without_the_kubelets_folder_a_pod_is_one_user),
 		T(a_folder_that_others_write_is_not_asked),
 		T(odd_entries_name_nobody),

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gangs in the queue of jobs: `nvsharectl run --gang NAME --gang-size N` starts all of them, or none."""
 
+import json
+import os
+
+import pytest
 from conftest import until
 from jobs_node import node  # noqa: F401
+from pod_cgroups import Pods, writable_hierarchy
 from test_jobs import run_here
 from test_jobs_deaths import restart
 
@@ -123,3 +128,81 @@ def test_a_member_that_starts_again_joins_those_that_run(node):  # noqa: F811
     node.await_state(stays, "running")
     assert run_here(node, *gang, "--", "true").returncode == 0
     assert node.job(stays)["state"] == "running"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not writable_hierarchy(),
+                    reason="needs root, and control groups that root may make")
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_restart_keeps_the_gangs_of_pods(node, tmp_path, is_told):  # noqa: F811
+    """Also where the kubelet's folder does not tell the namespace, and each pod is a user."""
+    pods = Pods(tmp_path / "pods")
+    try:
+        node.scheduler_env |= {"NVSHARE_PODS_DIR": str(pods.folder)}
+        degree(node, 2)
+        (_, first), (_, other) = (pods.make(name if is_told else None) for name in ("ml", "web"))
+        _, second = pods.make("ml", "pod-1") if is_told else (None, first)
+        with pods.inside(other):
+            stays = member(node, "b", 2)
+        with pods.inside(first):
+            early = member(node, "a", 2)
+        for program in (stays, early):
+            waiting(node, program, "members")
+        for _ in range(2):
+            restart(node)
+        for program in (stays, early):
+            waiting(node, program, "members")
+        # One of the same name in another namespace is of another gang.
+        with pods.inside(second):
+            strange = member(node, "b", 2)
+            late = member(node, "a", 2)
+        early.expect(0)
+        late.expect(0)
+        for program in (stays, strange):
+            assert waiting(node, program, "members")["gang"]["members"] == 1
+            program.kill()
+        node.expect_no_jobs()
+    finally:
+        for program in node.programs:
+            program.kill()
+        pods.close()
+
+
+def gang_of(node, program):
+    return node.job(program)["gang"]
+
+
+def test_the_queue_shows_the_gang_of_a_job(node):  # noqa: F811
+    degree(node, 3)
+    gang = ["--memory", "1M", "--gang", "a b", "--gang-size", "2"]
+    hold = ["--", "sh", "-c", f"while [ ! -e {node.flag('enough')} ]; do sleep 0.02; done"]
+    alone = node.hold("--memory", "1M")
+    node.await_state(alone, "running")
+    first = node.run(*gang, *hold)
+    job = waiting(node, first, "members")
+    assert job["gang"] == {"name": "a b", "size": 2, "members": 1, "with_gpu": 0}
+    assert gang_of(node, alone) is None
+    assert "a b 1/2" in node.ctl("queue").stdout
+    position = json.loads(node.ctl("queue", "position", str(job["job"]), "--json").stdout)
+    assert position["gang"] == job["gang"]
+
+    second = node.run(*gang, *hold)
+    for program in (first, second):
+        node.await_state(program, "running")
+        assert gang_of(node, program) == {"name": "a b", "size": 2, "members": 2, "with_gpu": 2}
+    table = node.ctl("queue").stdout
+    assert table.count("a b 2/2") == 2 and "GANG" in table
+
+    # Another member waits for a second round.
+    third = node.run(*gang, *hold)
+    waiting(node, third, "members")
+    assert gang_of(node, first) == {"name": "a b", "size": 2, "members": 3, "with_gpu": 2}
+    third.kill()
+    waits = node.start([node.build / "nvsharectl", "wait", str(job["job"]), "--json"], preload=False)
+    node.flag("enough").touch()
+    for program in (first, second, alone):
+        program.expect(0)
+    # A job that has ended still tells its gang, and counts as no member.
+    for ended in (gang_of(node, first), json.loads(waits.expect(0))["gang"]):
+        assert ended["name"] == "a b" and ended["with_gpu"] <= 1
+    until("no member is left", lambda: gang_of(node, first)["members"] == 0)
+    assert "GANG" not in node.ctl("queue").stdout

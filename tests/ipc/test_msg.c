@@ -198,6 +198,7 @@ static void a_string_without_its_end_is_refused(void **state)
 		STRING(JOB, job, model),
 		STRING(JOB, job, type),
 		STRING(JOB, job, text),
+		STRING(JOB_GANG, job_gang, name),
 	};
 
 	(void)state;
@@ -290,7 +291,8 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(JOB_ENDED, job_ended, signal, 64),
 		RANGE(JOB_ENDED, job_ended, flags, 3),
 		RANGE(SUBMIT, submit, n_retries, NVSHARE_JOB_RETRIES_MAX),
-		RANGE(GET_JOBS, get_jobs, flags, 3),
+		RANGE(GET_JOBS, get_jobs, flags, 7),
+		RANGE(JOB_GANG, job_gang, size, NVSHARE_GANG_SIZE_MAX),
 		RANGE(JOB, job, state, NVSHARE_JOB_STATE_COUNT - 1),
 		RANGE(JOB, job, why, NVSHARE_JOB_WHY_COUNT - 1),
 		RANGE(JOB, job, priority, NVSHARE_PRIORITY_COUNT - 1),

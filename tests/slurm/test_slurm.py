@@ -174,9 +174,85 @@ def test_the_tasks_of_a_step_on_a_node_are_a_gang(cluster):
     assert first == second and re.fullmatch(r"slurm-\d+\.0", first)
     assert names("srun -w node1 -n 1 --nvshare env") == []
     assert names("srun -w node1 -n 2 --nvshare-gang=off env") == []
-    assert names("NVSHARE_GANG_AUTO=0 srun -w node1 -n 2 --nvshare env") == []
-    assert names("NVSHARE_GANG=own srun -w node1 -n 1 --nvshare env") == ["own"]
+    assert names("env NVSHARE_GANG_AUTO=0 srun -w node1 -n 2 --nvshare env") == []
+    assert names("env NVSHARE_GANG=own srun -w node1 -n 1 --nvshare env") == ["own"]
     assert names("srun -w node1 -n 1 --nvshare-gang=pair env") == ["pair"]
+
+
+def barrier(n):
+    """A task that ends when n of its step run: alone it would hold its place for ever."""
+    here = "/tmp/barrier-$SLURM_JOB_ID"
+    return f"sh -c 'echo x >>{here}; while [ $(wc -l <{here}) -lt {n} ]; do sleep 0.05; done; echo met'"
+
+
+def waits(cluster, why, n):
+    until(f"{n} tasks wait for {why}",
+          lambda: [job["why"] for job in with_state(cluster, "waiting")] == [why] * n)
+    return with_state(cluster, "waiting")
+
+
+def test_the_tasks_of_a_step_start_together(cluster, flag):
+    """One free GPU is not enough for a step of two tasks, and the step does not keep it from others."""
+    cluster.set("node1", "sharing_degree 1")
+    first = cluster.start(f"srun -J first -w node1 --nvshare {program(flag)}")
+    cluster.await_states("node1", running=1)
+    steps = [cluster.start(f"srun -w node1 -n 2 --nvshare {barrier(2)}")]
+    gang = waits(cluster, "gang", 2)[0]["gang"]
+    assert gang["size"] == gang["members"] == 2 and re.fullmatch(r"slurm-\d+\.0@node1", gang["name"])
+    until("it says so", lambda: "waits for places for all of gang slurm-" in steps[0]())
+    # A user's own name for the programs is no other gang in the queue; a step alone has none.
+    steps.append(cluster.start(f"srun -w node1 -n 2 --nvshare-gang=mine {barrier(2)}"))
+    waits(cluster, "gang", 4)
+    assert len({job["gang"]["name"] for job in with_state(cluster, "waiting")}) == 2
+    assert "single" in cluster.run("srun -w node1 --nvshare echo single")
+    cluster.run("scancel --name first")
+    until("both steps end", lambda: all(one().count("met") == 2 for one in steps))
+    assert "verified" not in first()
+
+
+def test_tasks_that_start_by_themselves_need_not_wait(cluster, flag):
+    cluster.set("node1", "sharing_degree 1")
+    cluster.start(f"srun -J first -w node1 --nvshare {program(flag)}")
+    cluster.await_states("node1", running=1)
+    for line in ("srun -w node1 -n 3 --nvshare-gang=off", "env NVSHARE_GANG_AUTO=0 srun -w node1 -n 3 --nvshare"):
+        assert cluster.run(f"{line} echo done").count("done") == 3
+    cluster.run("scancel --name first")
+
+
+def test_a_step_that_can_never_start_together_fails_at_once(cluster):
+    cluster.set("node1", "sharing_degree 1")
+    code, said = cluster.try_("srun -w node1 -n 3 --nvshare hostname")
+    assert code == 125 and os.uname().nodename not in said
+    assert re.search(r"gang 'slurm-\d+\.0@node1' can never start: this node has no places for 3", said)
+    assert "the task fails (the tasks of a step start together; --nvshare-gang=off changes that)" in said
+
+
+def test_scancel_ends_the_wait_of_a_whole_step(cluster, flag):
+    cluster.set("node1", "sharing_degree 1")
+    said = [cluster.start(f"srun -J first -w node1 --nvshare {program(flag)}")]
+    cluster.await_states("node1", running=1)
+    cluster.start(f"srun -J step -w node1 -n 2 --nvshare {barrier(2)}")
+    waits(cluster, "gang", 2)
+    cluster.run("scancel --name step")
+    cluster.await_states("node1", running=1)
+    finish(cluster, flag, said, 1)
+
+
+def test_a_task_that_dies_before_the_start_ends_its_step(cluster, flag):
+    """The others wait a minute for it, and hold nothing meanwhile."""
+    cluster.set("node1", "sharing_degree 1")
+    said = [cluster.start(f"srun -J first -w node1 --nvshare {program(flag)}")]
+    cluster.await_states("node1", running=1)
+    step = cluster.start(f"srun -w node1 -n 2 --nvshare {barrier(2)}")
+    cluster.root(f"kill -9 {waits(cluster, 'gang', 2)[0]['pid']}")
+    (left,) = waits(cluster, "members", 1)
+    assert left["gang"]["members"] == 1
+    finish(cluster, flag, said, 1)
+    assert "alone" in cluster.run("srun -w node1 --nvshare echo alone")
+    until("the other one fails", lambda: "other tasks of its step have not come in 60 s, or have ended; the task fails"
+          in step())
+    until("nothing is left", lambda: not cluster.jobs("node1"))
+    assert "waits for 1 more of gang slurm-" in step() and "met" not in step()
 
 
 def test_a_step_within_a_task_gets_a_gpu_of_its_own_node(cluster):

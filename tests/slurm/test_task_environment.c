@@ -62,21 +62,25 @@ static void tasks_of_a_step_on_a_node_are_a_gang(void **state)
 		const char *option, *inherited, *automatic;
 		uint32_t n_tasks;
 		const char *gang;
+		bool is_together;
 	} table[] = {
-		{"", NULL, NULL, 2, "slurm-7.1"},
-		{"", "", "", 2, "slurm-7.1"},
-		{"", NULL, NULL, 1, NULL},
-		{"", NULL, NULL, 0, NULL}, /* a batch script */
-		{"", NULL, "0", 2, NULL},
-		{"", NULL, "off", 2, NULL},
-		{"", NULL, "1", 2, "slurm-7.1"},
-		{"", NULL, "perhaps", 2, "slurm-7.1"},
+		{"", NULL, NULL, 2, "slurm-7.1", true},
+		{"", "", "", 2, "slurm-7.1", true},
+		{"", NULL, NULL, 1, NULL, false},
+		{"", NULL, NULL, 0, NULL, false}, /* a batch script */
+		{"", NULL, "0", 2, NULL, false},
+		{"", NULL, "off", 2, NULL, false},
+		{"", NULL, "1", 2, "slurm-7.1", true},
+		{"", NULL, "perhaps", 2, "slurm-7.1", true},
 		/* The user's own name stays; that of the step around this one does not. */
-		{"", "train", "0", 1, "train"},
-		{"", "slurm-7.0", NULL, 2, "slurm-7.1"},
-		{"", "slurm-7.0", NULL, 1, NULL},
-		{"eval", "train", "0", 1, "eval"},
-		{"off", "train", NULL, 2, NULL},
+		{"", "train", "0", 1, "train", false},
+		{"", "train", "0", 2, "train", false},
+		{"", "train", NULL, 2, "train", true},
+		{"", "slurm-7.0", NULL, 2, "slurm-7.1", true},
+		{"", "slurm-7.0", NULL, 1, NULL, false},
+		{"eval", "train", "0", 1, "eval", false},
+		{"eval", "train", "0", 2, "eval", true},
+		{"off", "train", NULL, 2, NULL, false},
 	};
 
 	(void)state;
@@ -95,6 +99,8 @@ static void tasks_of_a_step_on_a_node_are_a_gang(void **state)
 			assert_null(gang);
 		else
 			assert_string_equal(gang, table[i].gang);
+		if (task_environment_is_together(&facts) != table[i].is_together)
+			fail_msg("row %zu", i);
 	}
 }
 

@@ -250,6 +250,9 @@ struct jobs_status {
 enum jobs_state jobs_state(const struct jobs *jobs, uint32_t job);
 void jobs_status(const struct jobs *jobs, uint32_t job, uint64_t now_ns, struct jobs_status *ret);
 
+/* Of the gang of job: the members that are not over, and those of them that have a GPU. */
+void jobs_members(const struct jobs *jobs, uint32_t job, uint32_t *ret_n, uint32_t *ret_n_on);
+
 /*
  * The queued jobs by priority and id, without regard to owners: the slot of the one at index, from
  * 0; JOBS_NONE: there are fewer. For lists. Takes O(log n).

@@ -74,6 +74,16 @@ static struct gang_count gang_count_of(const struct jobs *jobs, uint32_t job)
 	return gang_count(jobs, jobs->slots[job].owner_number, jobs->slots[job].request.gang);
 }
 
+void jobs_members(const struct jobs *jobs, uint32_t job, uint32_t *ret_n, uint32_t *ret_n_on)
+{
+	struct gang_count c = {0};
+
+	if (jobs->slots[job].request.gang)
+		c = gang_count_of(jobs, job);
+	*ret_n = c.n;
+	*ret_n_on = c.n_on;
+}
+
 /* So many of those that wait come back to the gang that runs. */
 static uint32_t gang_n_back(const struct gang_count *c)
 {

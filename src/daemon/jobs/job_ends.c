@@ -120,16 +120,9 @@ static enum nvshare_job_end ends_of(const struct job_entry *entry, enum jobs_end
 
 static void ends_answer(struct server *server, struct peer *peer, const struct job_entry *entry)
 {
-	const struct nvshare_jobs_end end = {
-		.n = 1,
-		.n_queued = jobs_n_queued(&server->jobs.core),
-		.n_running = server->jobs.n_live - jobs_n_queued(&server->jobs.core),
-	};
-
 	if (peer->is_closing)
 		return;
-	job_fill_send(server, peer, peer->await_seq, entry);
-	server_send_body(server, peer, NVSHARE_MSG_JOBS_END, peer->await_seq, &end);
+	job_fill_answer(server, peer, peer->await_seq, peer->await_flags, entry);
 	flow_charge(server, peer, 2);
 }
 
@@ -169,12 +162,14 @@ void job_ends_keep(struct server *server, struct job_entry *entry)
 	queue->n_ended++;
 }
 
-void job_ends_await(struct server *server, struct peer *peer, uint32_t seq, struct job_entry *entry)
+void job_ends_await(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags,
+		    struct job_entry *entry)
 {
 	if (peer->awaits)
 		DL_DELETE2(peer->awaits->awaiting, peer, await_prev, await_next);
 	peer->awaits = NULL;
 	peer->await_seq = seq;
+	peer->await_flags = flags;
 	if (entry->end != NVSHARE_JOB_END_NOT && !entry->user) {
 		ends_answer(server, peer, entry);
 		return;

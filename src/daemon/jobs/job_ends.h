@@ -31,8 +31,8 @@ void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end
 /* It has left the core, and is kept for questions. The oldest one that was kept makes way. */
 void job_ends_keep(struct server *server, struct job_entry *entry);
 
-/* peer, a tool, is told of the end of entry, now or when it comes. */
-void job_ends_await(struct server *server, struct peer *peer, uint32_t seq,
+/* peer, a tool, is told of the end of entry, now or when it comes. flags: of its GET_JOBS. */
+void job_ends_await(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags,
 		    struct job_entry *entry);
 
 #endif

@@ -24,7 +24,15 @@ void job_fill(const struct server *server, const struct job_entry *entry, struct
 void job_fill_send(struct server *server, struct peer *peer, uint32_t seq,
 		   const struct job_entry *entry);
 
-/* The same to the process of entry, if it is connected. */
+/* The gang of entry, which has one. */
+void job_fill_gang(const struct server *server, const struct job_entry *entry,
+		   struct nvshare_job_gang *ret);
+
+/* The answer to a GET_JOBS with these flags about entry alone. */
+void job_fill_answer(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags,
+		     const struct job_entry *entry);
+
+/* One JOB to the process of entry, if it is connected. */
 void job_fill_tell(struct server *server, const struct job_entry *entry, uint32_t seq);
 
 enum nvshare_verdict job_fill_verdict(const struct place_score *score);

@@ -42,7 +42,7 @@ static void messages_attach(struct server *server, struct peer *peer, uint32_t s
 			     "this process has no job %u", job);
 		return;
 	}
-	entry->owner = job_queue_owner(peer);
+	job_queue_own(server, entry, peer);
 	job_queue_attach(server, peer, entry);
 	job_fill_send(server, peer, seq, entry);
 }
@@ -119,17 +119,26 @@ static void messages_list(struct server *server, struct peer *peer, uint32_t seq
 		return;
 	}
 	if (get->flags & NVSHARE_GET_JOBS_AWAIT_END) {
-		job_ends_await(server, peer, seq, entry);
+		job_ends_await(server, peer, seq, get->flags, entry);
 		return;
 	}
-	job_fill_send(server, peer, seq, entry);
-	server_send_body(
-		server, peer, NVSHARE_MSG_JOBS_END, seq,
-		&(struct nvshare_jobs_end){
-			.n = 1,
-			.n_queued = jobs_n_queued(&server->jobs.core),
-			.n_running = server->jobs.n_live - jobs_n_queued(&server->jobs.core),
-		});
+	job_fill_answer(server, peer, seq, get->flags, entry);
+}
+
+/* false: none is due. */
+static bool list_next_gang(struct server *server, struct peer_cursor *cursor, struct msg *ret_msg)
+{
+	const struct job_entry *entry = NULL;
+	struct nvshare_job_gang gang;
+
+	if (cursor->gang_job)
+		entry = job_queue_find(server, cursor->gang_job);
+	cursor->gang_job = 0;
+	if (!entry)
+		return false;
+	job_fill_gang(server, entry, &gang);
+	(void)msg_encode(NVSHARE_MSG_JOB_GANG, cursor->seq, &gang, ret_msg);
+	return true;
 }
 
 /* The next job by slot that does not wait in the queue. NULL: none of those looked at. */
@@ -167,6 +176,8 @@ bool job_messages_next(struct server *server, struct peer_cursor *cursor, struct
 	struct nvshare_jobs_end end;
 	struct nvshare_job job;
 
+	if (list_next_gang(server, cursor, ret_msg))
+		return true;
 	if (cursor->stage == PEER_STAGE_JOBS) {
 		entry = list_next_slot(server, cursor);
 		if (!entry && cursor->at < queue->n_used)
@@ -182,6 +193,8 @@ bool job_messages_next(struct server *server, struct peer_cursor *cursor, struct
 		job_fill(server, entry, &job);
 		(void)msg_encode(NVSHARE_MSG_JOB, cursor->seq, &job, ret_msg);
 		cursor->n_jobs++;
+		if (cursor->flags & NVSHARE_GET_JOBS_GANGS && entry->gang.size)
+			cursor->gang_job = job.job;
 		return true;
 	}
 	end = (struct nvshare_jobs_end){

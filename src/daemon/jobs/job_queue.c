@@ -109,6 +109,7 @@ struct job_entry *job_queue_add(struct server *server, uint32_t owner, uid_t uid
 		.since_ns = server->now_ns,
 		.id_next = *bucket,
 	};
+	pods_hold(&server->pods, owner);
 	*bucket = slot + 1;
 	queue->n_live++;
 	if (id > queue->last_id)
@@ -122,7 +123,15 @@ static void queue_release(struct server *server, struct job_entry *entry)
 	entry->pidfd = fd_close(entry->pidfd);
 	users_remove_job(&server->users, entry->user);
 	entry->user = NULL;
+	pods_release(&server->pods, entry->owner);
 	server->jobs.n_live--;
+}
+
+void job_queue_own(struct server *server, struct job_entry *entry, const struct peer *peer)
+{
+	pods_hold(&server->pods, job_queue_owner(peer));
+	pods_release(&server->pods, entry->owner);
+	entry->owner = job_queue_owner(peer);
 }
 
 void job_queue_drop(struct server *server, struct job_entry *entry)

@@ -45,8 +45,8 @@ struct job_entry {
 	struct job_process process;
 	uid_t uid;                /* in a pod: of its container, which chose it */
 	uint32_t owner;           /* daemon/jobs/job_queue.c: job_queue_owner() */
-	uint32_t words_owner;     /* the same words of another one are other words: owner, or
-				   * job_record_owner_before() the restart */
+	uint32_t words_owner;     /* the same words of another one are other words: owner; or, where
+				   * a restart could not tell it, job_record_owner_before() */
 	struct user *user;        /* server::users; NULL: the job has ended */
 	int pidfd;                /* -1: the job has ended */
 	struct event_source gone; /* pidfd */
@@ -142,6 +142,8 @@ struct job_entry *job_queue_find(struct server *server, uint64_t id);
 
 /* The number of the user that a connection's jobs and programs count for. */
 uint32_t job_queue_owner(const struct peer *peer);
+/* The process of entry, which has not ended, is back: entry is peer's user's from now on. */
+void job_queue_own(struct server *server, struct job_entry *entry, const struct peer *peer);
 
 /*
  * A slot for a job of that owner with that id. NULL: this owner has no room for one now. uid is for

@@ -40,20 +40,39 @@ static bool restore_core(struct server *server, struct job_entry *entry,
 	       (job_queue_perform(server, &actions), true);
 }
 
+/*
+ * Numbers of namespaces are given anew, so the pod of the process tells the number. Where that
+ * cannot be seen, the job gets its owner when its process is back, and is of no gang with jobs that
+ * come later. pods_leave() ends the look.
+ */
+static uint32_t restore_owner(struct server *server, const struct job_record_place *place,
+			      int pidfd, struct pod *ret_pod)
+{
+	ret_pod->kind = POD_KIND_NONE;
+	if (place->owner < PODS_OWNER_FIRST)
+		return place->owner;
+	if (place->owner != QUOTA_NOBODY &&
+	    pods_join_process(&server->pods, server->settings.pods_dir, (pid_t)place->pid, pidfd,
+			      ret_pod))
+		return ret_pod->owner;
+	return QUOTA_NOBODY;
+}
+
 static void restore_one(struct server *server, const struct job_replay_job *job)
 {
 	const struct job_record_place *place = &job->place;
 	const struct job_process process = {.pid = (pid_t)place->pid, .ticks = place->ticks};
 	uint32_t gpu = job->is_started ? restore_gpu(server, job->gpu) : 0;
 	struct job_entry *entry;
+	struct pod pod;
 	uint32_t owner;
 	FD_CLEANUP int pidfd = job_process_open(&process);
 
 	if (pidfd < 0 || gpu == SCHED_GPUS_MAX)
 		return;
-	/* Numbers of namespaces are given anew. The job gets its own when its process is back. */
-	owner = place->owner < PODS_OWNER_FIRST ? place->owner : QUOTA_NOBODY;
+	owner = restore_owner(server, place, pidfd, &pod);
 	entry = job_queue_add(server, owner, place->uid, place->id);
+	pods_leave(&server->pods, &pod); /* entry holds the number */
 	if (!entry)
 		return;
 	entry->submit = place->submit;
@@ -62,7 +81,8 @@ static void restore_one(struct server *server, const struct job_replay_job *job)
 	entry->memory = place->memory;
 	entry->is_estimated = place->is_estimated;
 	entry->is_restored = true;
-	entry->words_owner = job_record_owner_before(place->owner);
+	if (owner == QUOTA_NOBODY)
+		entry->words_owner = job_record_owner_before(place->owner);
 	entry->since_ns = place->since_ns;
 	entry->submitted_unix_ns = place->unix_ns;
 	entry->gpu = gpu;

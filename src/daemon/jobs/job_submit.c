@@ -370,7 +370,7 @@ void job_submit(struct server *server, struct peer *peer, uint32_t seq,
 	text_sanitize(tidy.gang.name);
 	orphan = submit_find_orphan(server, &process, &tidy.submit, &tidy.gang);
 	if (orphan) {
-		orphan->owner = job_queue_owner(peer);
+		job_queue_own(server, orphan, peer);
 		submit_answer(server, peer, seq, orphan);
 		return;
 	}

@@ -64,6 +64,7 @@ struct peer_cursor {
 	uint32_t n_clients;
 	uint32_t first, last; /* positions in the queue, from 0; last is the one behind */
 	uint32_t n_jobs;
+	uint32_t gang_job; /* its JOB_GANG comes next; 0: none does */
 };
 
 struct peer {
@@ -109,6 +110,7 @@ struct peer {
 	struct peer *await_prev;  /* job_entry::awaiting */
 	struct peer *await_next;
 	uint32_t await_seq; /* of its request */
+	uint32_t await_flags;
 
 	/* PEER_STATE_CLIENT */
 	uint32_t id;

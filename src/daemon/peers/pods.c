@@ -41,18 +41,18 @@ static int pods_read_cgroup(const struct pods *pods, const char *process, struct
 }
 
 /*
- * The kind of the process that connected fd. A process of another pid namespace has no number. One
- * that hidepid= hides has no file: there the uid counts, as if there were no pods.
+ * The kind of the process pid, of which pidfd is a descriptor. A process of another pid namespace
+ * has no number. One that hidepid= hides has no file: there the uid counts, as if there were no
+ * pods.
  */
-static enum pod_kind pods_look(const struct pods *pods, int fd, pid_t pid, struct pod_cgroup *ret)
+static enum pod_kind pods_look(const struct pods *pods, int pidfd, pid_t pid,
+			       struct pod_cgroup *ret)
 {
-	FD_CLEANUP int pidfd = -1;
 	char process[16];
 	int r;
 
 	if (pid <= 0)
 		return POD_KIND_UNSEEN;
-	pidfd = process_hold(fd, pid);
 	(void)snprintf(process, sizeof(process), "%d", (int)pid);
 	r = pods_read_cgroup(pods, process, ret);
 	/* As long as it has not ended, what was read is its own. */
@@ -121,18 +121,18 @@ static uint32_t pods_add_owner(struct pods *pods, const char *name)
 	uint32_t place = PODS_OWNERS_MAX;
 
 	for (uint32_t i = 0; i < pods->n_owners; i++) {
-		if (pods->owners[i].n_peers && !strcmp(pods->owners[i].name, name)) {
-			pods->owners[i].n_peers++;
+		if (pods->owners[i].n_holds && !strcmp(pods->owners[i].name, name)) {
+			pods->owners[i].n_holds++;
 			return PODS_OWNER_FIRST + i;
 		}
-		if (!pods->owners[i].n_peers && place == PODS_OWNERS_MAX)
+		if (!pods->owners[i].n_holds && place == PODS_OWNERS_MAX)
 			place = i;
 	}
 	if (place == PODS_OWNERS_MAX && pods->n_owners < PODS_OWNERS_MAX)
 		place = pods->n_owners++;
 	if (place < PODS_OWNERS_MAX)
 		(void)snprintf(pods->owners[place].name, PODS_NAMESPACE_LEN, "%s", name);
-	pods->owners[place].n_peers++;
+	pods->owners[place].n_holds++;
 	return PODS_OWNER_FIRST + place;
 }
 
@@ -140,9 +140,20 @@ static const struct pods_owner *pods_find_owner(const struct pods *pods, uint32_
 {
 	uint32_t place = owner - PODS_OWNER_FIRST;
 
-	return owner >= PODS_OWNER_FIRST && place < PODS_OWNERS_MAX && pods->owners[place].n_peers
+	return owner >= PODS_OWNER_FIRST && place < PODS_OWNERS_MAX && pods->owners[place].n_holds
 		       ? &pods->owners[place]
 		       : NULL;
+}
+
+static void pods_name(struct pods *pods, const char *dir, struct pod *pod)
+{
+	char name[PODS_NAMESPACE_LEN];
+
+	if (!pods_find_name(pods, dir, pod->group.uid, name, pod->name)) {
+		(void)snprintf(name, sizeof(name), POD_OWNER "%s", pod->group.uid);
+		(void)snprintf(pod->name, sizeof(pod->name), "%s", pod->group.uid);
+	}
+	pod->owner = pods_add_owner(pods, name);
 }
 
 void pods_init(struct pods *pods, const char *proc)
@@ -154,10 +165,10 @@ void pods_init(struct pods *pods, const char *proc)
 void pods_join(struct pods *pods, const char *dir, int fd, const struct sock_peer *cred,
 	       struct pod *ret)
 {
-	char name[PODS_NAMESPACE_LEN];
+	FD_CLEANUP int pidfd = cred->pid > 0 ? process_hold(fd, cred->pid) : -1;
 
 	memset(ret, 0, sizeof(*ret));
-	ret->kind = pods_look(pods, fd, cred->pid, &ret->group);
+	ret->kind = pods_look(pods, pidfd, cred->pid, &ret->group);
 	switch (ret->kind) {
 	case POD_KIND_NONE:
 		ret->owner = cred->uid;
@@ -169,19 +180,42 @@ void pods_join(struct pods *pods, const char *dir, int fd, const struct sock_pee
 			cred->pid > 0 || users_is_trusted(cred->uid) ? QUOTA_NOBODY : cred->uid;
 		return;
 	case POD_KIND_POD:
-		break;
+		pods_name(pods, dir, ret);
+		return;
 	}
-	if (!pods_find_name(pods, dir, ret->group.uid, name, ret->name)) {
-		(void)snprintf(name, sizeof(name), POD_OWNER "%s", ret->group.uid);
-		(void)snprintf(ret->name, sizeof(ret->name), "%s", ret->group.uid);
-	}
-	ret->owner = pods_add_owner(pods, name);
+}
+
+bool pods_join_process(struct pods *pods, const char *dir, pid_t pid, int pidfd, struct pod *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->kind = pods_look(pods, pidfd, pid, &ret->group);
+	if (ret->kind != POD_KIND_POD)
+		return false;
+	pods_name(pods, dir, ret);
+	return true;
 }
 
 void pods_leave(struct pods *pods, const struct pod *pod)
 {
 	if (pod->kind == POD_KIND_POD)
-		pods->owners[pod->owner - PODS_OWNER_FIRST].n_peers--;
+		pods_release(pods, pod->owner);
+}
+
+static bool pods_is_number(uint32_t owner)
+{
+	return owner >= PODS_OWNER_FIRST && owner - PODS_OWNER_FIRST <= PODS_OWNERS_MAX;
+}
+
+void pods_hold(struct pods *pods, uint32_t owner)
+{
+	if (pods_is_number(owner))
+		pods->owners[owner - PODS_OWNER_FIRST].n_holds++;
+}
+
+void pods_release(struct pods *pods, uint32_t owner)
+{
+	if (pods_is_number(owner))
+		pods->owners[owner - PODS_OWNER_FIRST].n_holds--;
 }
 
 const char *pods_namespace(const struct pods *pods, const struct pod *pod)

@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct server;
 struct sock_peer;
@@ -28,7 +29,8 @@ struct sock_peer;
 #define PODS_NAMESPACE_LEN 64
 #define PODS_OWNER_LEN     (PODS_NAMESPACE_LEN + 16)
 
-/* With connections at a time. Further ones count as one user; a node has some hundred pods. */
+/* With connections or jobs at a time. Further ones count as one user; a node has some hundred pods.
+ */
 #define PODS_OWNERS_MAX 1024
 
 /* Owners from here on are namespaces or pods. Distributions give no such uids. */
@@ -48,7 +50,7 @@ struct pod {
 };
 
 struct pods_owner {
-	uint32_t n_peers;
+	uint32_t n_holds;              /* its peers, and its jobs that have not ended */
 	char name[PODS_NAMESPACE_LEN]; /* of the namespace; or "pod UID" */
 };
 
@@ -71,6 +73,16 @@ void pods_init(struct pods *pods, const char *proc);
 void pods_join(struct pods *pods, const char *dir, int fd, const struct sock_peer *cred,
 	       struct pod *ret);
 void pods_leave(struct pods *pods, const struct pod *pod);
+
+/*
+ * The same for the process pid, of which pidfd is a descriptor, without a connection. false: it is
+ * in no pod, or it cannot be seen whether it is. Then there is nothing to leave.
+ */
+bool pods_join_process(struct pods *pods, const char *dir, pid_t pid, int pidfd, struct pod *ret);
+
+/* A namespace keeps its number until pods_release(), also without peers. Users have theirs. */
+void pods_hold(struct pods *pods, uint32_t owner);
+void pods_release(struct pods *pods, uint32_t owner);
 
 /* The namespace of pod; NULL: it is not known, or this is no pod. It lives until pods_leave(). */
 const char *pods_namespace(const struct pods *pods, const struct pod *pod);

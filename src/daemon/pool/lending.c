@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define SLAB_BYTES     (256ull << 20)
 #define SLAB_BYTES_MIN (2ull << 20)
@@ -29,8 +28,6 @@
 
 /* A borrower that sends faster waits: each packet may cost a look into /proc. */
 static const struct quota_rate packet_rate = {CLOCK_NS_PER_SEC / 500, 500};
-#define PACKET_COST 4 /* of a message */
-#define PAUSE_NS    (10 * CLOCK_NS_PER_MS)
 
 /* A lack is forgotten, unless the slabs are wanted again within this time. */
 #define LACK_NS (2 * CLOCK_NS_PER_SEC)
@@ -133,7 +130,7 @@ static void lending_find_room(struct server *server, struct lending_link *link,
 static bool lending_send(struct server *server, struct lending_link *link,
 			 const struct slab_packet *packet, const int *fds, uint32_t n)
 {
-	int r = link->fd < 0 ? -EPIPE : slab_packet_send(link->fd, packet, fds, n);
+	int r = link->pair.fd < 0 ? -EPIPE : slab_packet_send(link->pair.fd, packet, fds, n);
 
 	if (r)
 		lending_cut(server, link, r == -EPIPE ? NULL : "it does not read");
@@ -280,52 +277,30 @@ static void lending_on_packet(struct server *server, struct lending_link *link,
 
 static bool lending_may_read(struct server *server, struct lending_link *link)
 {
-	struct lending *lending = &server->lending;
-
-	if (lending->n_strange + PASS_FDS_MAX < POOL_SLABS_MAX &&
-	    !quota_take(&link->quota, &packet_rate, 1, server->now_ns) &&
-	    (users_is_trusted(link->owner) ||
-	     !quota_take_of(&server->flow.quota, link->owner, QUOTA_MESSAGES, PACKET_COST,
-			    server->now_ns)))
-		return true;
-	link->is_paused = true;
-	(void)event_source_update(&link->input, 0);
-	if (!deadline_is_set(&lending->resume))
-		deadline_set(&server->deadlines, &lending->resume, server->now_ns + PAUSE_NS);
+	if (server->lending.n_strange + PASS_FDS_MAX < POOL_SLABS_MAX)
+		return packet_pair_admit(server, &link->pair, &packet_rate, link->owner);
+	packet_pair_pause(server, &link->pair);
 	return false;
-}
-
-static void lending_on_resume(struct server *server, struct deadline *deadline)
-{
-	(void)deadline;
-	for (uint32_t i = 0; i < POOL_BORROWERS_MAX; i++) {
-		struct lending_link *link = &server->lending.links[i];
-
-		if (!link->is_used || !link->is_paused)
-			continue;
-		link->is_paused = false;
-		(void)event_source_update(&link->input, EPOLLIN);
-	}
 }
 
 /* One packet a turn, so that others are heard in between. */
 static void lending_on_input(struct server *server, struct event_source *source, uint32_t events)
 {
-	struct lending_link *link = container_of(source, struct lending_link, input);
+	struct lending_link *link = container_of(source, struct lending_link, pair.input);
 	struct slab_packet packet;
 	struct pass_many pass;
 	bool is_good;
 	int r;
 
 	/* A paused borrower that has hung up is not waited for. */
-	if (link->is_paused && events & (EPOLLHUP | EPOLLERR)) {
+	if (link->pair.is_paused && events & (EPOLLHUP | EPOLLERR)) {
 		lending_cut(server, link, NULL);
 		lending_settle(server);
 		return;
 	}
 	if (!lending_may_read(server, link))
 		return;
-	r = slab_packet_recv(link->fd, SLAB_FROM_CLIENT, &packet, &pass);
+	r = slab_packet_recv(link->pair.fd, SLAB_FROM_CLIENT, &packet, &pass);
 	is_good = !r;
 	for (size_t i = 0; is_good && i < pass.n; i++)
 		is_good = slab_kind_is_memory(pass.fds[i]);
@@ -366,21 +341,6 @@ static uint64_t lending_process(struct lending *lending, pid_t pid)
 	return ++lending->last_process;
 }
 
-/* *ret_theirs is the client's end, to be closed after it was sent. */
-static bool lending_make_pair(struct lending_link *link, int *ret_theirs)
-{
-	const int on = 1, size = SEND_BUFFER;
-	int fds[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
-		return false;
-	link->fd = fds[0];
-	*ret_theirs = fds[1];
-	/* The reaper finds the end of what was sent by the sender that each packet names. */
-	return setsockopt(fds[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 &&
-	       setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) == 0;
-}
-
 /* false: it did not come about; link is to be cut. */
 static bool lending_introduce(struct server *server, struct peer *peer, struct lending_link *link)
 {
@@ -389,9 +349,9 @@ static bool lending_introduce(struct server *server, struct peer *peer, struct l
 	struct msg msg;
 
 	link->pidfd = fcntl(peer->pidfd, F_DUPFD_CLOEXEC, 0);
-	if (link->pidfd < 0 || !lending_make_pair(link, &theirs) ||
+	if (link->pidfd < 0 ||
 	    event_source_add(&server->poller, &link->end, link->pidfd, EPOLLIN, lending_on_end) ||
-	    event_source_add(&server->poller, &link->input, link->fd, EPOLLIN, lending_on_input))
+	    packet_pair_open(server, &link->pair, SEND_BUFFER, lending_on_input, &theirs))
 		return false;
 	(void)msg_encode(NVSHARE_MSG_SLABS, 0, &slabs, &msg);
 	return peer_pass(peer, &msg, theirs) == 0;
@@ -427,7 +387,7 @@ void lending_borrow(struct server *server, struct peer *peer)
 	}
 	link = &lending->links[at];
 	*link = (struct lending_link){
-		.fd = -1,
+		.pair.fd = -1,
 		.pidfd = -1,
 		.is_used = true,
 		.pid = peer->cred.pid,
@@ -466,7 +426,6 @@ int lending_open(struct server *server)
 {
 	struct lending *lending = &server->lending;
 
-	lending->resume.on_due = lending_on_resume;
 	lending->lack.on_due = lending_on_lack;
 	lending->pool = calloc(1, sizeof(*lending->pool));
 	lending->fds = calloc(POOL_SLABS_MAX, sizeof(*lending->fds));

@@ -16,7 +16,7 @@
 #include "daemon/deadlines.h"
 #include "daemon/event_source.h"
 #include "daemon/peers/domain.h"
-#include "daemon/peers/quota.h"
+#include "daemon/peers/packet_pair.h"
 #include "daemon/peers/reaper.h"
 #include "daemon/pool/slab_room.h"
 #include "ipc/slab_packet.h"
@@ -31,19 +31,16 @@ struct peer;
 
 /* A borrower, as the daemon has it; at its place in core/pool. */
 struct lending_link {
-	struct event_source input; /* fd */
-	struct event_source end;   /* pidfd */
-	int fd;                    /* the pair's end; -1: cut, or none */
+	struct packet_pair pair;
+	struct event_source end; /* pidfd */
 	int pidfd;
 	bool is_used;
 	bool is_ended; /* its process is gone; the driver may still use its memory */
-	bool is_paused;
 	pid_t pid;
 	uid_t uid;
-	uint32_t owner;  /* peer::pod.owner */
-	uint32_t client; /* peer::id */
-	uint32_t peer;   /* its slot; POOL_NONE: it has left */
-	struct quota_bucket quota;
+	uint32_t owner;                  /* peer::pod.owner */
+	uint32_t client;                 /* peer::id */
+	uint32_t peer;                   /* its slot; POOL_NONE: it has left */
 	char group[SLAB_ROOM_GROUP_LEN]; /* control group; "": it has none */
 };
 
@@ -58,7 +55,6 @@ struct lending {
 	uint64_t last_process;           /* pool_borrower::process */
 	uint32_t n_quiet;                /* looks in a row that found no contention */
 	uint64_t told_bytes;             /* lending_bytes(), as clients were told */
-	struct deadline resume;          /* paused borrowers are read again */
 	struct deadline lack;            /* what was lacked is forgotten */
 	struct deadline look;            /* for contention, while slabs are ready */
 	struct deadline ends;            /* for the driver, while borrowers have ended */

@@ -12,7 +12,6 @@
 #include "util/log.h"
 
 #include <errno.h>
-#include <sys/socket.h>
 
 /* The driver is asked so often whether it has let go of a process that has ended. */
 #define ENDS_NS (20 * CLOCK_NS_PER_MS)
@@ -71,14 +70,10 @@ void lending_cut(struct server *server, struct lending_link *link, const char *r
 {
 	struct lending *lending = &server->lending;
 	uint32_t at = (uint32_t)(link - lending->links);
+	int fd = packet_pair_cut(server, &link->pair);
 
-	if (link->fd >= 0) {
-		event_source_remove(&link->input);
-		(void)shutdown(link->fd, SHUT_RDWR);
-		lending_reap_strange(server, link->fd);
-		link->fd = -1;
-	}
-	link->is_paused = false;
+	if (fd >= 0)
+		lending_reap_strange(server, fd);
 	pool_cut(lending->pool, at);
 	if (reason)
 		server_log(server, link->owner, LOG_LEVEL_WARN,

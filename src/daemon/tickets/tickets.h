@@ -8,7 +8,8 @@
  * uid, and where pods are concerned the same namespace of Kubernetes. It never looks into a
  * descriptor, and the reaper closes them, since they may be of any kind.
  *
- * Memory that only one gang has open may leave the card (ticket_uses.h).
+ * tickets.c: processes, their pairs and ends; ticket_requests.c: the tickets, and what packets ask
+ * for; ticket_uses.c: who has them open. Memory that only one gang has open may leave the card.
  *
  * A ticket ends when its owner withdraws it, or when the owner's pair or process ends. Memory that
  * others have opened by then stays theirs: they have descriptors, or mappings, of their own.
@@ -18,7 +19,7 @@
 
 #include "daemon/deadlines.h"
 #include "daemon/event_source.h"
-#include "daemon/peers/quota.h"
+#include "daemon/peers/packet_pair.h"
 #include "daemon/peers/reaper.h"
 #include "ipc/ticket_packet.h"
 
@@ -35,12 +36,10 @@ struct ticket_use;
 
 /* A process, as the daemon has it. */
 struct ticket_link {
-	struct event_source input; /* fd */
-	struct event_source end;   /* pidfd */
-	int fd;                    /* the pair's end */
-	int pidfd;                 /* -1: none; the pair alone tells of the end */
+	struct packet_pair pair;
+	struct event_source end; /* pidfd */
+	int pidfd;               /* -1: none; the pair alone tells of the end */
 	bool is_used;
-	bool is_paused;
 	bool is_over; /* its pair has ended, and its process has not; it has memory open */
 	bool obeys;   /* it has sent TICKET_OBEYS */
 	pid_t pid;
@@ -49,7 +48,6 @@ struct ticket_link {
 	uint32_t n_fds;         /* that are kept, or promised, for its tickets */
 	struct ticket *tickets; /* its own */
 	struct ticket_use *uses;
-	struct quota_bucket quota;
 };
 
 struct tickets {
@@ -63,7 +61,6 @@ struct tickets {
 		*closing; /* those with descriptors at the reaper that their owners wait for */
 	uint32_t n_uses;
 	struct deadline settle; /* owners hear whether their memory may move */
-	struct deadline resume; /* paused processes are read again */
 	struct reaper reaper;
 	struct event_source reaped;
 };
@@ -80,5 +77,13 @@ void tickets_client_changed(struct server *server, const struct peer *peer);
 
 /* peer, a tool, has sent TICKETS: it gets its end of a new pair, or a RESULT that says why not. */
 void tickets_join(struct server *server, struct peer *peer, uint32_t seq);
+
+/* ---- within the room ----------------------------------------------------------- */
+
+/* The pair of link is over, with a line in the log; reason: NULL: it has ended by itself. */
+void tickets_cut(struct server *server, struct ticket_link *link, const char *reason);
+
+/* A process's descriptor, which it has, too. serial: of the ticket that waits for it; 0: none. */
+void tickets_reap(struct server *server, int fd, uint32_t serial);
 
 #endif
