@@ -39,12 +39,13 @@ class Trace:
         return sum(kind == GRANT and of == pid for _, _, _, kind, _, of in self.entries)
 
     def stop_times(self, pids, since=0):
-        """Of each stop of a gang the seconds from the first order to the last member's answer."""
+        """Of each stop of a gang the seconds from the first order to the last member's answer. A member that has answered
+        may be asked for its memory while others have not."""
         found, stopping, begin, end = [], set(), None, None
         for at, client, _, kind, detail, of in self.entries[since:]:
             if of not in pids:
                 continue
-            if kind == STOP and detail:
+            if kind == STOP and (detail or stopping):
                 stopping.add(client)
                 begin = at if begin is None else begin
             elif client in stopping and (kind == LEAVE or kind == RELEASE and detail not in (PARTIAL, NO_CARD_MEMORY)):

@@ -62,18 +62,16 @@ static void fake_moved_out(CUdevice dev, uint64_t bytes)
 	fake.n_moved_out++;
 }
 
-static enum pager_more fake_more_budget(CUdevice dev, int wait_ms)
+static enum pager_more fake_more_budget(CUdevice dev)
 {
 	(void)dev;
-	(void)wait_ms;
 	return fake.on_more ? fake.on_more() : PAGER_MORE_LATER;
 }
 
-static bool fake_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
+static bool fake_await_host(CUdevice dev, uint64_t moved, uint64_t bytes)
 {
 	(void)dev;
 	(void)moved;
-	(void)wait_ms;
 	return fake.on_await_host && fake.on_await_host(bytes);
 }
 
@@ -83,10 +81,10 @@ static void fake_give_host(CUdevice dev)
 	fake.n_given_host++;
 }
 
-static bool fake_take_back(CUdeviceptr addr, size_t size, uint64_t until_ns)
+static enum pager_back fake_take_back(CUdeviceptr addr, size_t size, bool is_late)
 {
-	(void)until_ns;
-	return fake.on_take_back && fake.on_take_back(addr, size);
+	(void)is_late;
+	return fake.on_take_back && fake.on_take_back(addr, size) ? PAGER_BACK_YES : PAGER_BACK_NO;
 }
 
 void bell_ring(void)

@@ -121,12 +121,12 @@ static void comes_back(void)
 static int has_told;
 
 /* From within the eviction, until the scheduler has heard of it. */
-static void tell(CUdevice dev, uint64_t bytes)
+static bool tell(CUdevice dev, uint64_t bytes)
 {
-	while (!__atomic_load_n(&has_told, __ATOMIC_SEQ_CST)) {
-		agent_moved_out(dev, bytes);
-		rig_nap();
-	}
+	if (__atomic_load_n(&has_told, __ATOMIC_SEQ_CST))
+		return false;
+	agent_moved_out(dev, bytes);
+	return true;
 }
 
 /* Told to give 60 MiB, and 30 of them are gone and reported: the eviction goes on. */
@@ -163,7 +163,7 @@ static void tells_how_far_it_has_moved_out(void)
 static int is_read; /* what the connection had taken */
 
 /* More than the connection takes; and, once it has been read, more than may be queued. */
-static void tell_much(CUdevice dev, uint64_t bytes)
+static bool tell_much(CUdevice dev, uint64_t bytes)
 {
 	uint64_t n = 0;
 
@@ -175,6 +175,7 @@ static void tell_much(CUdevice dev, uint64_t bytes)
 		rig_nap();
 	for (int i = 0; i < 16; i++)
 		agent_moved_out(dev, ++n * 64 * MIB);
+	return false;
 }
 
 static void tells_on_when_the_scheduler_has_not_read_for_a_while(void)

@@ -229,16 +229,18 @@ static void an_idle_one_makes_host_memory_ready(void)
 static int is_given;
 
 /* From within the eviction, until others have given enough back. */
-static void await_host(CUdevice dev, uint64_t bytes)
+static bool await_host(CUdevice dev, uint64_t bytes)
 {
-	check(hostmem_available(0) == 0);
-	while (hostmem_available(0) < 20 * MIB)
-		check(agent_await_host(dev, bytes, 20 * MIB, 1));
+	if (hostmem_available(0) < 20 * MIB) {
+		check(agent_await_host(dev, bytes, 20 * MIB));
+		return true;
+	}
 	__atomic_store_n(&is_given, 1, __ATOMIC_SEQ_CST);
+	return false;
 }
 
 /* A fifth of what it is asked for has gone, and it tells that more would, and what it lacks. */
-static int begin_lacking(void (*on_first)(CUdevice dev, uint64_t bytes))
+static int begin_lacking(bool (*on_first)(CUdevice dev, uint64_t bytes))
 {
 	struct nvshare_mem_update u;
 	int fd;
@@ -286,11 +288,12 @@ static void tells_what_it_lacks_and_hears_what_others_gave(void)
 }
 
 /* What it was told, and what lets it end. */
-static void await_the_end(CUdevice dev, uint64_t bytes)
+static bool await_the_end(CUdevice dev, uint64_t bytes)
 {
-	while (agent_await_host(dev, bytes, 20 * MIB, 1))
-		;
+	if (agent_await_host(dev, bytes, 20 * MIB))
+		return true;
 	__atomic_store_n(&is_given, 1, __ATOMIC_SEQ_CST);
+	return false;
 }
 
 static void awaits_nothing_from_a_scheduler_that_is_gone(void)

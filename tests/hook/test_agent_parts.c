@@ -4,19 +4,8 @@
 
 #include "lib/agent_rig.h"
 
-/* As the pager does while copies are on their way; false: the restore ends. */
-static bool ask_for_more(CUdevice dev)
-{
-	enum pager_more more;
-
-	do
-		more = agent_more_budget(dev, 1);
-	while (more == PAGER_MORE_NOT_YET);
-	return more == PAGER_MORE_GIVEN;
-}
-
 /* Told to come in with part of its memory: that part is in, and it has said so. */
-static int begin_part(struct user *user, bool (*on_part)(CUdevice dev))
+static int begin_part(struct user *user, enum pager_more (*on_part)(CUdevice dev))
 {
 	struct nvshare_lock_released r;
 	int fd = rig_begin_waiting(user);
@@ -66,7 +55,7 @@ static void comes_back_with_what_it_is_given_meanwhile(void)
 	int fd;
 
 	fake_listen(rig_dir);
-	fd = begin_part(&user, ask_for_more);
+	fd = begin_part(&user, agent_more_budget);
 	/* What others have is told just before; it comes in all the same. */
 	fake_send(fd, NVSHARE_MSG_HOST_MEMORY, &(struct nvshare_host_memory){.others = MIB});
 	fake_available(fd, 150 * MIB, 9);
@@ -79,18 +68,18 @@ static void comes_back_with_what_it_is_given_meanwhile(void)
 /* What comes first is answered first; what is in stays. */
 static void hears_something_else_while_it_comes_back(void)
 {
-	struct nvshare_heartbeat beat = {.nonce = 4711};
+	struct nvshare_set_share share = {.seq = 1, .slice_us = 10000};
 	struct user user = {0};
 	struct nvshare_mem_update u;
 	int fd;
 
 	fake_listen(rig_dir);
-	fd = begin_part(&user, ask_for_more);
-	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &beat);
+	fd = begin_part(&user, agent_more_budget);
+	fake_send(fd, NVSHARE_MSG_SET_SHARE, &share);
 	fake_available(fd, 150 * MIB, 9);
 	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
 	check(u.epoch == 7 && u.mem.swapped == 30 * MIB && u.moved == 30 * MIB);
-	check(fake_expect(fd, NVSHARE_MSG_HEARTBEAT).body.heartbeat.nonce == 4711);
+	(void)fake_expect(fd, NVSHARE_MSG_SHARE_SET);
 	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 2);
 	fake_grant(fd, 2, 150 * MIB, 10);
 	(void)user_finish(&user);
@@ -104,7 +93,7 @@ static void loses_the_scheduler_while_it_comes_back(void)
 
 	check(setenv("NVSHARE_ORPHAN_TIMEOUT_SEC", "0", 1) == 0);
 	fake_listen(rig_dir);
-	fd = begin_part(&user, ask_for_more);
+	fd = begin_part(&user, agent_more_budget);
 	fake_gone(rig_dir);
 	check(close(fd) == 0);
 	(void)user_finish(&user); /* by itself */

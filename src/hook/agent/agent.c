@@ -471,6 +471,7 @@ void agent_after_fork_child(void)
 	hook_mutex_renew(&agent.lock, HOOK_LOCK_AGENT);
 	(void)pthread_cond_init(&agent.changed, NULL);
 	agent_halt_reset();
+	agent_moves_reset();
 	agent_spares_reset();
 	share_after_fork_child();
 }

@@ -72,6 +72,11 @@ bool agent_halt_stands(void)
 	return halt.is_halted && gate_get() == GATE_CLOSED;
 }
 
+void agent_halt_committed(void)
+{
+	halt.is_halted = halt.is_halted || halt.is_frozen;
+}
+
 bool agent_halt_is_drained(void)
 {
 	return agent_halt_stands() && !halt.is_frozen;
@@ -358,11 +363,13 @@ static uint32_t process_halt(struct agent_link *link, uint64_t bytes, bool is_id
 
 /*
  * A frozen thread may keep a lock of the driver's, and then no memory can go. The next stop lets
- * such a process go on for a moment, as long as all of its memory is on the cards.
+ * such a process go on for a moment, as long as all of its memory is on the cards, and none is on
+ * its way there.
  */
 static bool halt_is_in_the_way(uint64_t bytes)
 {
-	return bytes && halt.is_frozen && halt.n_failures && !agent_has_memory_out();
+	return bytes && halt.is_frozen && halt.n_failures && !agent_has_memory_out() &&
+	       !agent_moves_are_running();
 }
 
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle)

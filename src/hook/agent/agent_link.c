@@ -6,7 +6,6 @@
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
 #include "hook/base/own_fd.h"
-#include "hook/host/hostmem.h"
 #include "hook/memory/budget.h"
 #include "hook/pager/backend.h"
 #include "hook/pager/transfer.h"
@@ -75,7 +74,8 @@ static void link_disconnect(struct agent_link *link)
 	transfer_close(link->dev);
 	link->hand_bytes = 0;
 	agent_spares_wanted(0);
-	hostmem_set_coming(0);
+	link->host_coming = 0;
+	agent_moves_sync_coming();
 }
 
 /*

@@ -47,6 +47,13 @@ enum agent_ahead {
 	AGENT_AHEAD_DONE, /* what is copied is kept for as long as the scheduler leaves it so */
 };
 
+/* The context that memory of a device is moved in (agent_enter_context()). */
+struct agent_place {
+	struct device_context *held; /* the program's, which stays meanwhile; NULL: it has none */
+	CUcontext ctx;
+	bool is_pager_context; /* ctx is the pager's */
+};
+
 /* A connection and a lease, for each device that the program uses. Times are of clock_now_ns(). */
 struct agent_link {
 	CUdevice dev;
@@ -99,7 +106,15 @@ struct agent_link {
 	uint64_t out_asked;    /* bytes that the eviction under way is to move; 0: there is none */
 	uint64_t out_told;     /* the part of them that the scheduler knows to be out */
 	uint64_t host_lacked;  /* bytes of host memory that the eviction under way lacks */
-	struct pager_move in;  /* restored since the last report */
+	uint64_t host_coming;  /* bytes of it that others will give back, by the last order */
+
+	struct pager_moving *moving; /* memory is on its way; NULL: none is */
+	struct agent_place place;    /* where it is moved */
+	uint64_t step_ns;            /* when the move goes on */
+	bool was_wanting;            /* when the work of the lease that is under way began */
+	bool was_holding;
+	bool was_dropped;     /* the work began by an order */
+	struct pager_move in; /* restored since the last report */
 
 	struct share_link share;
 

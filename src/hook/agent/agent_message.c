@@ -191,8 +191,9 @@ static void message_drop_lock(struct agent_link *link, const struct nvshare_drop
 		.epoch = body->epoch,
 	};
 	host_take_others(link, body->host_others);
-	hostmem_set_coming(
-		u64_min(body->host_coming, u64_min(body->host_others, MESSAGE_BYTES_MAX)));
+	link->host_coming =
+		u64_min(body->host_coming, u64_min(body->host_others, MESSAGE_BYTES_MAX));
+	agent_moves_sync_coming();
 	link->pager_context_max = body->pager_context_max;
 	link->charge = body->charge;
 }

@@ -4,7 +4,6 @@
 
 #include "hook/agent/agent_private.h"
 #include "hook/memory/budget.h"
-#include "util/clock.h"
 
 /* A report of progress pays after so many bytes, or after this part of a small card. */
 #define PROGRESS_BYTES_MAX (64ull << 20)
@@ -16,23 +15,13 @@
 /* Messages that are taken between two looks at an eviction. */
 #define HEAR_MAX 64
 
-/* The process is alive on its other GPUs, too, while memory of one moves. */
-static void hear_other_links(const struct agent_link *link)
-{
-	agent_for_each_link (l) {
-		while (l != link && (agent_link_receive_if(l, NVSHARE_MSG_HEARTBEAT) ||
-				     agent_link_receive_if(l, NVSHARE_MSG_TICKET_WORD) ||
-				     agent_link_receive_if(l, NVSHARE_MSG_PING)))
-			;
-	}
-}
-
 void agent_moved_out(CUdevice dev, uint64_t bytes)
 {
 	struct agent_link *link = agent_link_of(dev);
 	uint64_t step;
 
-	hear_other_links(link);
+	if (bytes)
+		agent_halt_committed();
 	if (!link || bytes >= link->out_asked)
 		return;
 	step = link->total / PROGRESS_CARD;
@@ -100,38 +89,65 @@ static bool link_hear_beside_eviction(struct agent_link *link)
 	return has_any;
 }
 
-bool agent_hear_beside_eviction(int wait_ms)
+void agent_hear_beside_eviction(void)
 {
-	bool has_any = false;
-
 	agent_for_each_link (l) {
-		if (l->state == AGENT_LINK_UP && agent_link_hear(l, has_any ? 0 : wait_ms))
-			has_any = link_hear_beside_eviction(l) || has_any;
+		if (l->state == AGENT_LINK_UP && agent_link_hear(l, 0))
+			(void)link_hear_beside_eviction(l);
 	}
-	return has_any;
 }
 
-bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
+/* The process is alive on all of its GPUs while memory of one moves. */
+static void link_hear_in_move(struct agent_link *link)
+{
+	for (int i = 0; i < HEAR_MAX && (agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
+					 agent_link_receive_if(link, NVSHARE_MSG_TICKET_WORD) ||
+					 agent_link_receive_if(link, NVSHARE_MSG_PING));
+	     i++)
+		;
+}
+
+/*
+ * An order for a further GPU. Until the process stands for good the watchdog may let it go on, and
+ * a stop may have to freeze it anew; then the order waits. It may stand behind a warning.
+ */
+static bool link_hear_order(struct agent_link *link)
+{
+	return agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) ||
+	       (agent_halt_stands() && (agent_link_receive_if(link, NVSHARE_MSG_DROP_LOCK) ||
+					agent_link_receive_if(link, NVSHARE_MSG_PREPARE_SWAP_OUT)));
+}
+
+void agent_hear_beside_moves(bool may_begin)
+{
+	agent_for_each_link (l) {
+		if (l->state != AGENT_LINK_UP || !agent_link_hear(l, 0))
+			continue;
+		if (l->moving)
+			link_hear_in_move(l);
+		/* The first order may begin a move, and then the next one waits for its end. */
+		else if (!link_hear_beside_eviction(l) && may_begin)
+			(void)link_hear_order(l);
+	}
+}
+
+bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes)
 {
 	struct agent_link *link = agent_link_of(dev);
 
 	if (!link || link->state != AGENT_LINK_UP || link->is_broken)
 		return false;
-	hear_other_links(link);
 	link_report_lack(link, moved, bytes);
-	if (!agent_link_hear(link, wait_ms))
-		return true;
-	if (!link_hear_beside_eviction(link))
-		clock_nap((uint64_t)wait_ms * CLOCK_NS_PER_MS);
+	if (agent_link_hear(link, 0))
+		(void)link_hear_beside_eviction(link);
 	return !link->is_broken;
 }
 
-enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
+enum pager_more agent_more_budget(CUdevice dev)
 {
 	struct agent_link *link = agent_link_of(dev);
 	struct nvshare_mem mem;
 
-	hear_other_links(link);
 	if (!link)
 		return PAGER_MORE_LATER;
 	/* Nothing lacks a budget any more, so all is in when the copies have ended. */
@@ -143,14 +159,16 @@ enum pager_more agent_more_budget(CUdevice dev, int wait_ms)
 							     .outcome = NVSHARE_OUTCOME_PARTIAL});
 	if (!link->lease.is_used_up)
 		return PAGER_MORE_LATER;
-	if (!agent_link_hear(link, wait_ms))
+	if (!agent_link_hear(link, 0))
 		return PAGER_MORE_NOT_YET;
 	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_COPY_AHEAD) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_TICKET_WORD) ||
 	    agent_link_receive_if(link, NVSHARE_MSG_SLABS) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER))
+	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER) ||
+	    agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
+	    agent_link_receive_if(link, NVSHARE_MSG_PING))
 		return PAGER_MORE_NOT_YET; /* these bring no budget */
 	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)
 		return PAGER_MORE_LATER;

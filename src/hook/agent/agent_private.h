@@ -6,10 +6,11 @@
  * The parts of the agent: agent.c has the thread and its loop; agent_link.c the connection;
  * agent_message.c takes the scheduler's messages; agent_absence.c copes without a scheduler;
  * agent_lease.c passes events to the lease and carries out its actions; agent_report.c sends memory
- * numbers; agent_moving.c talks while memory moves; agent_halt.c stops the program; agent_watch.c
- * looks whether the process is idle; agent_slabs.c borrows host memory; agent_gang.c tells what
- * belongs together; agent_tickets.c has memory that processes share; agent_ahead.c copies memory
- * ahead of evictions; agent_orion.c reports the scheduler inside the process.
+ * numbers; agent_moves.c moves memory of all GPUs at once; agent_moving.c talks meanwhile;
+ * agent_halt.c stops the program; agent_watch.c looks whether the process is idle; agent_slabs.c
+ * borrows host memory; agent_gang.c tells what belongs together; agent_tickets.c has memory that
+ * processes share; agent_ahead.c copies memory ahead of evictions; agent_orion.c reports the
+ * scheduler inside the process.
  *
  * Threading: the agent's thread alone, unless a function says otherwise.
  */
@@ -25,11 +26,30 @@ void agent_settle(CUdevice dev, CUresult res); /* the answer for agent_use_devic
 
 /* The pager's calls (pager_ops.h): agent_moving.c; give_host is in agent_spares.c. */
 void agent_moved_out(CUdevice dev, uint64_t bytes);
-enum pager_more agent_more_budget(CUdevice dev, int wait_ms);
-bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms);
+enum pager_more agent_more_budget(CUdevice dev);
+bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes);
 void agent_give_host(CUdevice dev);
-/* Waits for messages, wait_ms at most, and takes those that an eviction may hear. false: none. */
-bool agent_hear_beside_eviction(int wait_ms);
+/*
+ * beside_eviction: takes messages of all connections that an eviction may hear. beside_moves: the
+ * same of those whose memory does not move, and a few of the others. may_begin: also those that
+ * begin a further move.
+ */
+void agent_hear_beside_eviction(void);
+void agent_hear_beside_moves(bool may_begin);
+
+/*
+ * agent_moves.c. stop: an enum nvshare_outcome; a program that cannot give the bytes is not stopped
+ * for them. evict, restore: true: the move has begun; false: it is over, with *ret_outcome. run:
+ * carries all moves out to their ends, with those that begin meanwhile, and does nothing while it
+ * runs (are_running).
+ */
+uint32_t agent_moves_stop(struct agent_link *link, uint64_t bytes);
+bool agent_moves_evict(struct agent_link *link, uint64_t bytes, uint32_t *ret_outcome);
+bool agent_moves_restore(struct agent_link *link, uint32_t *ret_outcome);
+void agent_moves_run(void);
+bool agent_moves_are_running(void);
+void agent_moves_sync_coming(void); /* an order's host_coming has changed */
+void agent_moves_reset(void);       /* after fork() */
 
 /* agent_link.c */
 void agent_link_connect(struct agent_link *link);
@@ -96,15 +116,14 @@ void agent_report_request(struct agent_link *link); /* REQ_LOCK */
 void agent_report_released(struct agent_link *link, const struct lease_action *action);
 
 /*
- * Driver calls of the pager need a current context of the device. false: there is none, of the
- * program's or of ours.
+ * Driver calls of the pager need a current context of the device. enter: false: there is none, of
+ * the program's or of ours. pause, go_on: the thread is elsewhere in between, and the context
+ * stays.
  */
-struct agent_place {
-	struct device_context *held; /* the program's, which stays meanwhile; NULL: it has none */
-	bool is_pager_context;       /* the pager context is the current one */
-};
 bool agent_enter_context(CUdevice dev, struct agent_place *ret_place);
 void agent_leave_context(const struct agent_place *place);
+void agent_pause_context(const struct agent_place *place);
+bool agent_go_on_in_context(const struct agent_place *place);
 
 /*
  * agent_halt.c. prepare: gets ready what a halt for bytes needs; is_urgent: it has been ordered.
@@ -116,6 +135,7 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 uint32_t agent_halt(struct agent_link *link, uint64_t bytes, bool is_idle);
 bool agent_halt_is_frozen(void);  /* the last stop ended in a freeze */
 bool agent_halt_stands(void);     /* the process is halted */
+void agent_halt_committed(void);  /* memory has gone, so nothing thaws the process by itself */
 bool agent_halt_is_drained(void); /* it is, and its work has ended */
 /* After an eviction: its outcome, or TIMEOUT where the watchdog has thawed. */
 uint32_t agent_halt_evicted(uint32_t outcome);
@@ -156,7 +176,7 @@ bool agent_slabs_give_one(const struct agent_link *link);
  * been halted. come_back: it may run; false: not before memory that it has open is back. tick:
  * returns when to call it again.
  */
-bool agent_tickets_take_back(CUdeviceptr addr, size_t size, uint64_t until_ns);
+enum pager_back agent_tickets_take_back(CUdeviceptr addr, size_t size, bool is_late);
 void agent_tickets_hear(const struct nvshare_ticket_word *word);
 void agent_tickets_park(void);
 bool agent_tickets_come_back(void);

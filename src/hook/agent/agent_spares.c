@@ -197,6 +197,11 @@ void agent_give_host(CUdevice dev)
 {
 	const struct agent_link *link = agent_link_of(dev);
 
+	/* Memory that goes out on another GPU needs it itself. */
+	agent_for_each_link (l) {
+		if (l->out_asked)
+			link = NULL;
+	}
 	while (link && host_give_wanted(link))
 		;
 	slabs_receive();

@@ -8,13 +8,10 @@
 
 #include "hook/agent/agent_private.h"
 #include "hook/base/hook_log.h"
-#include "hook/gate/bell.h"
 #include "hook/tickets/tickets.h"
 #include "util/clock.h"
 
-/* Between two questions to the scheduler. */
-#define TAKE_BACK_MS 2
-#define RETURN_NS    (5 * CLOCK_NS_PER_MS)
+#define RETURN_NS (5 * CLOCK_NS_PER_MS)
 
 /* A thaw would run without the parked memory, so the freeze is committed first. */
 static bool process_stands(void)
@@ -24,17 +21,17 @@ static bool process_stands(void)
 		agent_halt_stands());
 }
 
-bool agent_tickets_take_back(CUdeviceptr addr, size_t size, uint64_t until_ns)
+enum pager_back agent_tickets_take_back(CUdeviceptr addr, size_t size, bool is_late)
 {
-	enum tickets_taken taken = TICKETS_HELD;
+	enum tickets_taken taken;
 
 	if (!process_stands())
-		return false;
-	while ((taken = tickets_take(addr, size)) == TICKETS_HELD && clock_now_ns() < until_ns &&
-	       !bell_is_stopping()) {
-		if (!agent_hear_beside_eviction(TAKE_BACK_MS))
-			clock_nap(TAKE_BACK_MS * CLOCK_NS_PER_MS);
+		return PAGER_BACK_NO;
+	taken = tickets_take(addr, size);
+	if (taken == TICKETS_HELD && !is_late) {
+		agent_hear_beside_eviction();
 		opened_park();
+		return PAGER_BACK_LATER;
 	}
 	if (taken == TICKETS_HELD)
 		tickets_keep(addr, size);
@@ -42,7 +39,7 @@ bool agent_tickets_take_back(CUdeviceptr addr, size_t size, uint64_t until_ns)
 		   taken == TICKETS_TAKEN  ? "goes"
 		   : taken == TICKETS_STAY ? "stays"
 					   : "was not given back in time");
-	return taken == TICKETS_TAKEN;
+	return taken == TICKETS_TAKEN ? PAGER_BACK_YES : PAGER_BACK_NO;
 }
 
 void agent_tickets_hear(const struct nvshare_ticket_word *word)

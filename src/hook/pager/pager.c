@@ -501,6 +501,8 @@ void pager_after_fork_child(void)
 	pager.put_off = NULL;
 	pager.arenas = NULL;
 	pager.movers = NULL;
+	pager.evictions = NULL;
+	pager.n_moves = 0;
 	for (CUdevice dev = 0; dev < PAGER_DEVICES; dev++)
 		pager.devices[dev] = (struct pager_device){0};
 	pager_context_after_fork_child();

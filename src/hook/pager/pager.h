@@ -126,6 +126,21 @@ int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move 
 int pager_restore(CUdevice dev, struct pager_move *ret_move);
 
 /*
+ * The same in steps, so that one thread moves the memory of several GPUs at the same time. A GPU
+ * has one move at a time. Each step needs the same context current, and so many nanoseconds between
+ * it and the next one do no harm. step: false: it was the last one. end: returns the outcome, and
+ * frees the move. begin: NULL: no memory.
+ *
+ * A step waits for the bus no longer than a probe or the digests take. A step of managed memory is
+ * the whole move.
+ */
+struct pager_moving;
+struct pager_moving *pager_evict_begin(CUdevice dev, uint64_t bytes, bool is_frozen);
+struct pager_moving *pager_restore_begin(CUdevice dev);
+bool pager_move_step(struct pager_moving *move, uint64_t *ret_pause_ns);
+int pager_move_end(struct pager_moving *move, struct pager_move *ret_move);
+
+/*
  * The agent's thread. Gets host memory ready for an eviction of bytes; 0: gives unused memory back.
  * is_urgent: a client waits for it already.
  */

@@ -23,11 +23,12 @@
  * Others give host memory back slab by slab. An eviction waits so long since it last used some, and
  * looks so often.
  */
-#define HOST_WAIT_NS 2000000000ull
-#define HOST_WAIT_MS 5
+#define HOST_WAIT_NS  2000000000ull
+#define HOST_PAUSE_NS 2000000u
 
 /* Openers of shared memory are stopped in the same step as this program, and unmap it then. */
-#define TAKE_BACK_NS 5000000000ull
+#define TAKE_BACK_NS       5000000000ull
+#define TAKE_BACK_PAUSE_NS 2000000u
 
 static void chunk_keep(struct pager_chunk *chunk)
 {
@@ -116,15 +117,22 @@ static void chunk_fail_out(struct pager_moving *move, struct pager_chunk *chunk)
 	chunk_keep(chunk);
 }
 
-static void out_end_oldest(struct pager_moving *move)
+/* Ends the oldest copy. Returns when to look again, or 0: it is over. */
+static uint64_t out_end_oldest(struct pager_moving *move)
 {
-	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
+	size_t slot = move->n_ended % PAGER_IN_FLIGHT;
 	struct pager_chunk *chunk = move->in_flight[slot];
+	uint64_t pause_ns;
+	CUresult res = pager_mover_poll(move->mover, slot, &move->wait, &pause_ns);
 
-	if (pager_mover_wait(move->mover, slot) == CUDA_SUCCESS)
+	if (pause_ns)
+		return pause_ns;
+	move->n_ended++;
+	if (res == CUDA_SUCCESS)
 		chunk_let_go(move, chunk);
 	else
 		chunk_fail_out(move, chunk);
+	return 0;
 }
 
 /*
@@ -232,130 +240,105 @@ static uint64_t out_bytes_to_copy(const struct pager_plan *plan)
 	return bytes;
 }
 
-static void out_end(struct pager_moving *move, CUdevice dev)
+/* ---- host memory ------------------------------------------------------------ */
+
+/*
+ * Bytes of host memory that the evictions under way still need: of those that began before until,
+ * or of all (NULL).
+ */
+static uint64_t evictions_need(const struct pager_moving *until)
 {
-	while (move->n_ended < move->n_started) {
-		out_end_oldest(move);
-		pager_agent()->moved_out(dev, move->bytes);
-	}
+	uint64_t bytes = 0;
+
+	for (const struct pager_moving *m = pager.evictions; m && m != until; m = m->next_eviction)
+		bytes += m->to_copy;
+	return bytes;
+}
+
+/* The bytes that this eviction lacks, after earlier ones have all that they need. */
+static uint64_t out_lacks(const struct pager_moving *move)
+{
+	uint64_t before = evictions_need(move);
+	uint64_t with = hostpool_lacks(before + move->to_copy);
+	uint64_t without = before ? hostpool_lacks(before) : 0;
+
+	return with > without ? with - without : 0;
 }
 
 /* Clients that have host memory hear of the lack at once. */
-static void out_fall_short(struct pager_moving *move, CUdevice dev)
+static void out_fall_short(struct pager_moving *move)
 {
-	uint64_t bytes = hostpool_lacks(move->to_copy);
+	uint64_t bytes = out_lacks(move);
 
 	move->is_host_short = true;
-	hook_debug("device %d: %llu bytes of host memory are lacking, which others have", (int)dev,
-		   (unsigned long long)bytes);
-	(void)pager_agent()->await_host(dev, move->bytes, bytes, 0);
+	hook_debug("device %d: %llu bytes of host memory are lacking, which others have",
+		   (int)move->dev, (unsigned long long)bytes);
+	(void)pager_agent()->await_host(move->dev, move->bytes, bytes);
 }
 
 /*
  * Others give host memory back; so does the client that comes in as this one goes out. So all
  * chunks that can go do so first.
  */
-static void out_await_host(struct pager_moving *move, CUdevice dev, uint64_t until_ns)
+static uint64_t out_await_host(struct pager_moving *move)
 {
-	out_end(move, dev);
-	(void)transfer_drop(dev);
+	if (move->n_ended < move->n_started) {
+		uint64_t pause_ns = out_end_oldest(move);
+
+		if (!pause_ns)
+			pager_agent()->moved_out(move->dev, move->bytes);
+		return pause_ns;
+	}
+	move->step = move->has_host;
+	(void)transfer_drop(move->dev);
 	if (move->outcome != NVSHARE_OUTCOME_SUCCESS)
-		return;
+		return 0;
 	if (bell_is_stopping())
 		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
-	else if (clock_now_ns() >= until_ns ||
-		 !pager_agent()->await_host(dev, move->bytes, hostpool_lacks(move->to_copy),
-					    HOST_WAIT_MS))
+	else if (clock_now_ns() >= move->host_ns ||
+		 !pager_agent()->await_host(move->dev, move->bytes, out_lacks(move)))
 		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
 	/* Nothing has gone yet: the time limit of the freeze is for a driver in the way. */
 	if (move->is_frozen && !move->bytes)
 		(void)freeze_extend(HOST_WAIT_NS);
+	return move->outcome == NVSHARE_OUTCOME_SUCCESS ? HOST_PAUSE_NS : 0;
 }
 
 /*
- * Waits until attempt finds host memory for the chunk. Others may have taken memory that was there
- * a moment ago.
+ * Tries whether there is host memory for the next chunk. Others may have taken memory that was
+ * there a moment ago. false: a wait comes first, and then the step that is under way once more.
  */
-static void out_wait_for_host(struct pager_moving *move, CUdevice dev, struct pager_chunk *chunk,
-			      size_t i,
-			      bool (*attempt)(struct pager_moving *move, struct pager_chunk *chunk,
-					      size_t i))
+static bool out_try(struct pager_moving *move,
+		    bool (*attempt)(struct pager_moving *move, struct pager_chunk *chunk, size_t i))
 {
-	uint64_t until_ns = 0;
+	struct pager_chunk *chunk = move->plan.chunks[move->next];
 
-	while (move->outcome == NVSHARE_OUTCOME_SUCCESS && !attempt(move, chunk, i)) {
+	if (move->outcome == NVSHARE_OUTCOME_SUCCESS && !attempt(move, chunk, move->next)) {
 		if (!move->is_host_short)
-			out_fall_short(move, dev);
-		if (!until_ns)
-			until_ns = clock_now_ns() + HOST_WAIT_NS;
-		out_await_host(move, dev, until_ns);
+			out_fall_short(move);
+		if (!move->host_ns)
+			move->host_ns = clock_now_ns() + HOST_WAIT_NS;
+		move->has_host = move->step;
+		move->step = out_await_host;
+		return false;
 	}
 	/* The lack is over. The same lack later on must count as news. */
-	if (until_ns && move->outcome == NVSHARE_OUTCOME_SUCCESS)
-		(void)pager_agent()->await_host(dev, move->bytes, hostpool_lacks(move->to_copy), 0);
+	if (move->host_ns && move->outcome == NVSHARE_OUTCOME_SUCCESS)
+		(void)pager_agent()->await_host(move->dev, move->bytes, out_lacks(move));
+	move->host_ns = 0;
+	return true;
 }
 
-/*
- * Begins only if there is host memory for all of the plan, or if there will be as others come in.
- * Tells others of a lack.
- */
-static void out_begin(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
-{
-	move->to_copy = out_bytes_to_copy(plan);
-	if (!hostpool_has(move->to_copy))
-		(void)pager_copies_drop(dev, hostpool_lacks(move->to_copy));
-	if (!hostpool_may_have(move->to_copy)) {
-		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
-		return;
-	}
-	hostpool_begin(move->to_copy, true, bell_ring);
-	if (!hostpool_has(move->to_copy)) {
-		out_fall_short(move, dev);
-		out_wait_for_host(move, dev, plan->chunks[0], 0, chunk_may_start);
-	}
-}
+/* ---- the steps --------------------------------------------------------------- */
 
-static void out_take_batch(struct pager_moving *move, const struct pager_plan *plan, size_t i)
+static void out_take_batch(struct pager_moving *move, size_t i)
 {
 	if (move->outcome != NVSHARE_OUTCOME_SUCCESS)
 		return;
 	move->batch_begin = i;
-	pager_batch_take(&move->batch, plan->chunks + i, plan->n_chunks - i);
+	pager_batch_take(&move->batch, move->plan.chunks + i, move->plan.n_chunks - i);
 	if (!pager_batch_digest(&move->batch, move->mover))
 		move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
-}
-
-static void out_move(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
-{
-	for (size_t i = 0; i < plan->n_chunks && move->outcome == NVSHARE_OUTCOME_SUCCESS; i++) {
-		if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
-			out_end_oldest(move);
-		pager_agent()->moved_out(dev, move->bytes);
-		if (bell_is_stopping())
-			move->outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
-		if (i == move->batch_begin + move->batch.n)
-			out_take_batch(move, plan, i);
-		out_wait_for_host(move, dev, plan->chunks[i], i, chunk_start_out);
-		/* Where memory for the copies is slow to come they end before more are begun. */
-		if (move->n_ended < move->n_started &&
-		    pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT))
-			out_end_oldest(move);
-	}
-	pager_batch_drop(&move->batch);
-	out_end(move, dev);
-}
-
-/* The move can begin, as far as it can be seen. */
-static void out_look_ahead(struct pager_moving *move, CUdevice dev, const struct pager_plan *plan)
-{
-	/* Before the probe, whose copies would wait behind those that hang. */
-	move->mover = pager_mover();
-	if (!move->mover)
-		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
-	else if (move->is_frozen)
-		move->outcome = pager_probe(dev, move->mover, plan->chunks[0], move->to_copy > 0);
-	if (move->is_frozen && move->outcome == NVSHARE_OUTCOME_SUCCESS)
-		(void)freeze_extend(PAGER_FREEZE_NS);
 }
 
 /* Copies of chunks that are to go are worth more than others. */
@@ -388,90 +371,223 @@ static void plan_choose(struct pager_plan *plan, bool is_shared)
 	plan->n_chunks = n;
 }
 
+static uint64_t out_plan(struct pager_moving *move);
+
+static void eviction_add(struct pager_moving *move)
+{
+	struct pager_moving **tail = &pager.evictions;
+
+	while (*tail)
+		tail = &(*tail)->next_eviction;
+	*tail = move;
+}
+
+static uint64_t eviction_end(struct pager_moving *move)
+{
+	struct pager_moving **link = &pager.evictions;
+
+	while (*link && *link != move)
+		link = &(*link)->next_eviction;
+	if (*link)
+		*link = move->next_eviction;
+	move->moved = (struct pager_move){.bytes = move->bytes,
+					  .handed = move->handed,
+					  .copied = move->copied,
+					  .ns = move->bytes ? clock_now_ns() - move->start_ns : 0};
+	if (move->copied < move->bytes)
+		pager_copies_saved(move->dev, move->bytes - move->copied);
+	move->step = NULL;
+	return 0;
+}
+
+/* The plan is done with. Shared memory goes in a second round. */
+static uint64_t out_end_round(struct pager_moving *move)
+{
+	plan_mark(&move->plan, false);
+	pager_plan_deinit(&move->plan);
+	move->to_copy = 0;
+	if (move->outcome != NVSHARE_OUTCOME_SUCCESS || move->is_shared ||
+	    move->bytes >= move->asked)
+		return eviction_end(move);
+	move->is_shared = true;
+	move->step = out_plan;
+	return 0;
+}
+
+static uint64_t out_drain(struct pager_moving *move)
+{
+	uint64_t pause_ns;
+
+	if (move->n_ended == move->n_started) {
+		move->mover->is_frozen = false;
+		return out_end_round(move);
+	}
+	pause_ns = out_end_oldest(move);
+	if (!pause_ns)
+		pager_agent()->moved_out(move->dev, move->bytes);
+	return pause_ns;
+}
+
+static uint64_t out_copy(struct pager_moving *move)
+{
+	if (move->next == move->plan.n_chunks || move->outcome != NVSHARE_OUTCOME_SUCCESS) {
+		pager_batch_drop(&move->batch);
+		move->step = out_drain;
+		return 0;
+	}
+	if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
+		return out_end_oldest(move);
+	pager_agent()->moved_out(move->dev, move->bytes);
+	if (bell_is_stopping())
+		move->outcome = NVSHARE_OUTCOME_INVALID_STATE; /* the process exits */
+	if (move->next == move->batch_begin + move->batch.n)
+		out_take_batch(move, move->next);
+	if (!out_try(move, chunk_start_out))
+		return 0;
+	move->next++;
+	/* Where memory for the copies is slow to come they end before more are begun. */
+	if (move->n_ended < move->n_started &&
+	    pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT))
+		(void)out_end_oldest(move);
+	return 0;
+}
+
 /* Leaves the chunks that nobody else has mapped any more. The plan has a reference to each range.
  */
-static void out_take_back(const struct pager_moving *move, struct pager_plan *plan)
+static uint64_t out_take_back(struct pager_moving *move)
 {
-	uint64_t until_ns = clock_now_ns() + TAKE_BACK_NS;
-	size_t n = 0;
+	bool is_late = clock_now_ns() >= move->until_ns || bell_is_stopping();
+	struct pager_chunk *chunk;
 
-	for (size_t i = 0; i < plan->n_chunks; i++) {
-		struct pager_chunk *chunk = plan->chunks[i];
-
-		if (pager_agent()->take_back(chunk->addr, chunk->size, until_ns))
-			plan->chunks[n++] = chunk;
-		else
+	if (move->next < move->plan.n_chunks) {
+		chunk = move->plan.chunks[move->next];
+		switch (pager_agent()->take_back(chunk->addr, chunk->size, is_late)) {
+		case PAGER_BACK_LATER:
+			return TAKE_BACK_PAUSE_NS;
+		case PAGER_BACK_YES:
+			move->plan.chunks[move->n_taken_back++] = chunk;
+			break;
+		case PAGER_BACK_NO:
 			plan_unmark(chunk);
+			break;
+		}
+		move->next++;
+		return 0;
 	}
-	plan->n_chunks = n;
+	move->plan.n_chunks = move->n_taken_back;
 	/* Openers may have taken their time. The driver has answered already, in the probe. */
 	if (move->is_frozen)
 		(void)freeze_extend(PAGER_FREEZE_NS);
+	move->next = 0;
+	move->step = out_copy;
+	return 0;
 }
 
-static int evict_some(CUdevice dev, uint64_t bytes, bool is_frozen, bool is_shared,
-		      struct pager_move *ret_move)
+/* The move can begin, as far as it can be seen. */
+static uint64_t out_look_ahead(struct pager_moving *move)
 {
-	struct pager_moving move = {
-		.outcome = NVSHARE_OUTCOME_SUCCESS,
-		.is_frozen = is_frozen,
-		.bytes = ret_move->bytes,
-		.handed = ret_move->handed,
-		.copied = ret_move->copied,
-	};
-	struct pager_plan plan;
-
-	if (!pager_plan_init(&plan, dev, PAGER_RESIDENT))
-		return NVSHARE_OUTCOME_SAVE_FAILED;
-	plan_choose(&plan, is_shared);
-	pager_plan_cut(&plan, bytes);
-	if (!plan.n_chunks)
-		goto out;
-	plan_mark(&plan, true);
-	out_begin(&move, dev, &plan);
-	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
-		goto out;
-	out_look_ahead(&move, dev, &plan);
-	if (move.outcome != NVSHARE_OUTCOME_SUCCESS)
-		goto out;
-	if (is_shared)
-		out_take_back(&move, &plan);
-	move.mover->is_frozen = is_frozen;
-	out_move(&move, dev, &plan);
-	move.mover->is_frozen = false;
-	ret_move->bytes = move.bytes;
-	ret_move->handed = move.handed;
-	ret_move->copied = move.copied;
-out:
-	plan_mark(&plan, false);
-	pager_plan_deinit(&plan);
-	return move.outcome;
+	/* Before the probe, whose copies would wait behind those that hang. */
+	move->mover = pager_mover();
+	if (!move->mover)
+		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+	else if (move->is_frozen)
+		move->outcome = pager_probe(move->dev, move->mover, move->plan.chunks[0],
+					    move->to_copy > 0);
+	if (move->outcome != NVSHARE_OUTCOME_SUCCESS)
+		return out_end_round(move);
+	if (move->is_frozen)
+		(void)freeze_extend(PAGER_FREEZE_NS);
+	move->mover->is_frozen = move->is_frozen;
+	move->until_ns = clock_now_ns() + TAKE_BACK_NS;
+	move->step = move->is_shared ? out_take_back : out_copy;
+	return 0;
 }
 
-int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
+static uint64_t out_find_host(struct pager_moving *move)
 {
-	uint64_t start = clock_now_ns();
-	int outcome;
+	if (!out_try(move, chunk_may_start))
+		return 0;
+	if (move->outcome != NVSHARE_OUTCOME_SUCCESS)
+		return out_end_round(move);
+	move->step = out_look_ahead;
+	return 0;
+}
+
+/*
+ * Begins only if there is host memory for all of the plan, or if there will be as others come in.
+ * Other evictions of this process need theirs, too. Tells others of a lack.
+ */
+static void out_begin(struct pager_moving *move)
+{
+	uint64_t need;
+
+	move->to_copy = out_bytes_to_copy(&move->plan);
+	need = evictions_need(NULL);
+	if (!hostpool_has(need))
+		(void)pager_copies_drop(move->dev, hostpool_lacks(need));
+	if (!hostpool_may_have(need)) {
+		move->outcome = NVSHARE_OUTCOME_NO_HOST_MEMORY;
+		return;
+	}
+	hostpool_begin(need, true, bell_ring);
+	move->step = out_look_ahead;
+	if (!hostpool_has(need)) {
+		out_fall_short(move);
+		move->step = out_find_host;
+	}
+}
+
+static uint64_t out_plan(struct pager_moving *move)
+{
+	if (!pager_plan_init(&move->plan, move->dev, PAGER_RESIDENT)) {
+		move->outcome = NVSHARE_OUTCOME_SAVE_FAILED;
+		return eviction_end(move);
+	}
+	plan_choose(&move->plan, move->is_shared);
+	pager_plan_cut(&move->plan, move->asked - move->bytes);
+	move->next = 0;
+	move->is_host_short = false;
+	move->batch.n = 0;
+	move->batch_begin = 0;
+	if (!move->plan.n_chunks)
+		return out_end_round(move);
+	plan_mark(&move->plan, true);
+	out_begin(move);
+	return move->outcome == NVSHARE_OUTCOME_SUCCESS ? 0 : out_end_round(move);
+}
+
+static uint64_t managed_step(struct pager_moving *move)
+{
+	move->outcome = managed_evict(move->dev, move->asked, &move->moved);
+	move->step = NULL;
+	return 0;
+}
+
+uint64_t pager_evict_step(struct pager_moving *move)
+{
+	CUdevice dev = move->dev;
 
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
-		return managed_evict(dev, bytes, ret_move);
-	*ret_move = (struct pager_move){0};
+		return managed_step(move);
+	eviction_add(move);
 	/* Handed memory that has come since the last restore takes room that the next one needs. */
 	(void)transfer_drop(dev);
-	if (pager_mover_is_any_hung())
-		return NVSHARE_OUTCOME_GPU_HUNG;
-	/* Without running work nothing has to wait, and no dead bytes move. Frozen work waits. */
-	if (!is_frozen) {
-		pager_flush_frees();
-		(void)pager_pools()->release(dev);
+	if (pager_mover_is_any_hung()) {
+		move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
+		return eviction_end(move);
 	}
-	if (!pager_device(dev))
-		return NVSHARE_OUTCOME_UNSUPPORTED;
-	outcome = evict_some(dev, bytes, is_frozen, false, ret_move);
-	if (outcome == NVSHARE_OUTCOME_SUCCESS && ret_move->bytes < bytes)
-		outcome = evict_some(dev, bytes - ret_move->bytes, is_frozen, true, ret_move);
-	if (ret_move->copied < ret_move->bytes)
-		pager_copies_saved(dev, ret_move->bytes - ret_move->copied);
-	ret_move->ns = ret_move->bytes ? clock_now_ns() - start : 0;
-	return outcome;
+	/*
+	 * Without running work nothing has to wait, and no dead bytes move. Frozen work waits. A
+	 * free on another GPU would wait for a chunk that this thread moves.
+	 */
+	if (!move->is_frozen && pager.n_moves == 1)
+		pager_flush_frees();
+	if (!move->is_frozen)
+		(void)pager_pools()->release(dev);
+	if (!pager_device(dev)) {
+		move->outcome = NVSHARE_OUTCOME_UNSUPPORTED;
+		return eviction_end(move);
+	}
+	move->step = out_plan;
+	return 0;
 }

@@ -79,41 +79,61 @@ static bool mover_has_ended(const struct pager_mover *mover)
 	       mover_look(mover->hash_stream, NULL) != CUDA_ERROR_NOT_READY;
 }
 
-static CUresult mover_wait_for(struct pager_mover *mover, CUstream stream, CUevent event)
+static void wait_count(struct pager_wait *wait)
 {
-	uint64_t limit_ns = hook_options()->copy_max_ns, waited_ns = 0, before_ns = clock_now_ns();
-	uint64_t extend_ns = 0;
-	CUresult res;
+	uint64_t now_ns = clock_now_ns(), took_ns = wait->before_ns ? now_ns - wait->before_ns : 0;
 
-	while ((res = mover_look(stream, event)) == CUDA_ERROR_NOT_READY && !mover->is_hung) {
-		uint64_t pause_ns = waited_ns / PAUSE_PART, now_ns, took_ns;
+	wait->waited_ns += took_ns < PAUSE_COUNTS_NS ? took_ns : PAUSE_COUNTS_NS;
+	wait->before_ns = now_ns;
+}
 
-		if (waited_ns >= limit_ns) {
-			hook_debug("a copy has not ended within %llu ms",
-				   (unsigned long long)(limit_ns / CLOCK_NS_PER_MS));
-			mover->is_hung = true;
-			break;
-		}
-		if (mover->is_frozen && waited_ns >= extend_ns) {
-			(void)freeze_extend(PAGER_FREEZE_NS);
-			extend_ns = waited_ns + EXTEND_NS;
-		}
-		if (pause_ns < PAUSE_NS_MIN)
-			pause_ns = PAUSE_NS_MIN;
-		if (pause_ns > PAUSE_NS_MAX)
-			pause_ns = PAUSE_NS_MAX;
-		clock_nap(pause_ns);
-		now_ns = clock_now_ns();
-		took_ns = now_ns - before_ns;
-		waited_ns += took_ns < PAUSE_COUNTS_NS ? took_ns : PAUSE_COUNTS_NS;
-		before_ns = now_ns;
+/* One look. *ret_pause_ns: when to look again; 0: the wait is over. */
+static CUresult mover_poll(struct pager_mover *mover, CUstream stream, CUevent event,
+			   struct pager_wait *wait, uint64_t *ret_pause_ns)
+{
+	uint64_t limit_ns = hook_options()->copy_max_ns, pause_ns;
+	CUresult res = mover_look(stream, event);
+
+	*ret_pause_ns = 0;
+	if (res != CUDA_ERROR_NOT_READY || mover->is_hung)
+		return res;
+	wait_count(wait);
+	if (wait->waited_ns >= limit_ns) {
+		hook_debug("a copy has not ended within %llu ms",
+			   (unsigned long long)(limit_ns / CLOCK_NS_PER_MS));
+		mover->is_hung = true;
+		return res;
 	}
+	if (mover->is_frozen && wait->waited_ns >= wait->extend_ns) {
+		(void)freeze_extend(PAGER_FREEZE_NS);
+		wait->extend_ns = wait->waited_ns + EXTEND_NS;
+	}
+	pause_ns = wait->waited_ns / PAUSE_PART;
+	if (pause_ns < PAUSE_NS_MIN)
+		pause_ns = PAUSE_NS_MIN;
+	*ret_pause_ns = pause_ns < PAUSE_NS_MAX ? pause_ns : PAUSE_NS_MAX;
 	return res;
 }
 
-CUresult pager_mover_wait(struct pager_mover *mover, size_t slot)
+static CUresult mover_wait_for(struct pager_mover *mover, CUstream stream)
 {
-	return mover_wait_for(mover, mover->stream, mover->events[slot]);
+	struct pager_wait wait = {0};
+	uint64_t pause_ns;
+	CUresult res;
+
+	while ((res = mover_poll(mover, stream, NULL, &wait, &pause_ns)), pause_ns)
+		clock_nap(pause_ns);
+	return res;
+}
+
+CUresult pager_mover_poll(struct pager_mover *mover, size_t slot, struct pager_wait *wait,
+			  uint64_t *ret_pause_ns)
+{
+	CUresult res = mover_poll(mover, mover->stream, mover->events[slot], wait, ret_pause_ns);
+
+	if (!*ret_pause_ns)
+		*wait = (struct pager_wait){0};
+	return res;
 }
 
 bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot)
@@ -123,12 +143,12 @@ bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot)
 
 CUresult pager_mover_settle(struct pager_mover *mover)
 {
-	return mover_wait_for(mover, mover->stream, NULL);
+	return mover_wait_for(mover, mover->stream);
 }
 
 CUresult pager_mover_wait_hash(struct pager_mover *mover)
 {
-	return mover_wait_for(mover, mover->hash_stream, NULL);
+	return mover_wait_for(mover, mover->hash_stream);
 }
 
 void pager_mover_park(struct pager_mover *mover, struct pager_chunk *chunk,

@@ -8,19 +8,17 @@ static void ignore_bytes(CUdevice dev, uint64_t bytes)
 	(void)bytes;
 }
 
-static enum pager_more no_agent_more_budget(CUdevice dev, int wait_ms)
+static enum pager_more no_agent_more_budget(CUdevice dev)
 {
 	(void)dev;
-	(void)wait_ms;
 	return PAGER_MORE_LATER;
 }
 
-static bool no_agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms)
+static bool no_agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes)
 {
 	(void)dev;
 	(void)moved;
 	(void)bytes;
-	(void)wait_ms;
 	return false;
 }
 
@@ -29,12 +27,12 @@ static void no_agent_give_host(CUdevice dev)
 	(void)dev;
 }
 
-static bool no_agent_take_back(CUdeviceptr addr, size_t size, uint64_t until_ns)
+static enum pager_back no_agent_take_back(CUdeviceptr addr, size_t size, bool is_late)
 {
 	(void)addr;
 	(void)size;
-	(void)until_ns;
-	return false;
+	(void)is_late;
+	return PAGER_BACK_NO;
 }
 
 static bool no_pools_release(CUdevice dev)

@@ -19,23 +19,28 @@ enum pager_more {
 	PAGER_MORE_LATER, /* another message comes first, so the restore should end */
 };
 
-/* Called by the thread that moves memory, which is the agent's. */
+enum pager_back {
+	PAGER_BACK_YES,
+	PAGER_BACK_NO, /* it must stay */
+	PAGER_BACK_LATER,
+};
+
+/* Called by the thread that moves memory, which is the agent's. None of them waits. */
 struct pager_agent {
 	/* Between two pieces of an eviction. bytes: gone since it began. */
 	void (*moved_out)(CUdevice dev, uint64_t bytes);
 
 	/*
 	 * The restore has used up its budget while copies still run. Tells the scheduler, once, and
-	 * waits for the next budget, at most wait_ms.
+	 * takes the next budget if it has come.
 	 */
-	enum pager_more (*more_budget)(CUdevice dev, int wait_ms);
+	enum pager_more (*more_budget)(CUdevice dev);
 
 	/*
 	 * The eviction lacks host memory for bytes; moved bytes have gone since it began. Tells
-	 * clients that have unused host memory, and waits at most wait_ms. false: there is no
-	 * scheduler to tell.
+	 * clients that have unused host memory. false: there is no scheduler to tell.
 	 */
-	bool (*await_host)(CUdevice dev, uint64_t moved, uint64_t bytes, int wait_ms);
+	bool (*await_host)(CUdevice dev, uint64_t moved, uint64_t bytes);
 
 	/*
 	 * In a restore, with the gate closed: gives back unused host memory that others lack. A
@@ -44,10 +49,10 @@ struct pager_agent {
 	void (*give_host)(CUdevice dev);
 
 	/*
-	 * Other processes may have the chunk at addr mapped. Waits until until_ns at most that none
-	 * has any more. false: it must stay. Afterwards nothing thaws the program before it runs.
+	 * Other processes may have the chunk at addr mapped: has none any more? is_late: it stays
+	 * if one has. After YES or LATER nothing thaws the program before it runs.
 	 */
-	bool (*take_back)(CUdeviceptr addr, size_t size, uint64_t until_ns);
+	enum pager_back (*take_back)(CUdeviceptr addr, size_t size, bool is_late);
 };
 
 struct pools_block;

@@ -160,6 +160,13 @@ struct pager_mover {
 	struct pager_scrap scrap;     /* and to this */
 };
 
+/* A wait for a copy, which is looked at now and then. */
+struct pager_wait {
+	uint64_t before_ns; /* the last look; 0: none yet */
+	uint64_t waited_ns;
+	uint64_t extend_ns; /* of waited_ns: when a freeze is extended again */
+};
+
 /* All under the lock. */
 struct pager {
 	struct hook_mutex lock;
@@ -171,6 +178,8 @@ struct pager {
 	struct pager_mover *movers;
 	uint64_t last_id;
 	struct pager_device devices[PAGER_DEVICES];
+	struct pager_moving *evictions; /* the agent's: those under way, the first one first */
+	size_t n_moves;                 /* the same; evictions and restores */
 };
 
 extern struct pager pager;
@@ -263,13 +272,16 @@ bool pager_chunk_out(struct pager_chunk *chunk, bool is_out);
 struct pager_mover *pager_mover(void);
 
 /*
- * Waits until the copies before an event, or all copies, have ended, and returns the driver's
- * result. CUDA_ERROR_NOT_READY: they do not end within NVSHARE_COPY_MAX_MS, and the mover is hung.
- * No memory of theirs may go then. Parked host memory is given back when they have ended.
+ * poll looks whether the copies before an event have ended; *ret_pause_ns: when to look again, or
+ * 0. The others wait for all copies, or for digests. All return the driver's result.
+ * CUDA_ERROR_NOT_READY (poll: without a pause): they do not end within NVSHARE_COPY_MAX_MS, and the
+ * mover is hung. No memory of theirs may go then. Parked host memory is given back when they have
+ * ended.
  */
-CUresult pager_mover_wait(struct pager_mover *mover, size_t slot);
+CUresult pager_mover_poll(struct pager_mover *mover, size_t slot, struct pager_wait *wait,
+			  uint64_t *ret_pause_ns);
 CUresult pager_mover_settle(struct pager_mover *mover);
-CUresult pager_mover_wait_hash(struct pager_mover *mover); /* for its digests */
+CUresult pager_mover_wait_hash(struct pager_mover *mover);
 /* The copies before the event have ended, or failed. */
 bool pager_mover_has_ended(const struct pager_mover *mover, size_t slot);
 

@@ -26,8 +26,8 @@
 #define ROOM_WAIT_NS  2000000000ull
 #define ROOM_PAUSE_NS 5000000
 
-/* So often it is looked whether a copy has ended while more budget is waited for. */
-#define MORE_WAIT_MS 1
+/* So often it is looked whether a copy has ended, or more budget has come. */
+#define MORE_PAUSE_NS 100000
 
 /*
  * Puts the chunk back: out, with its bytes safe in host memory. If it cannot be unmapped it keeps
@@ -72,16 +72,21 @@ static CUresult chunk_copy_in(struct pager_mover *mover, struct pager_chunk *chu
 	return res;
 }
 
-static void in_end_oldest(struct pager_moving *move)
+/* Ends the oldest copy. Returns when to look again, or 0: it is over. */
+static uint64_t in_end_oldest(struct pager_moving *move)
 {
-	size_t slot = move->n_ended++ % PAGER_IN_FLIGHT;
+	size_t slot = move->n_ended % PAGER_IN_FLIGHT;
 	struct pager_chunk *chunk = move->in_flight[slot];
-	CUresult res = pager_mover_wait(move->mover, slot);
+	uint64_t pause_ns;
+	CUresult res = pager_mover_poll(move->mover, slot, &move->wait, &pause_ns);
 	bool is_last;
 
+	if (pause_ns)
+		return pause_ns;
+	move->n_ended++;
 	if (res != CUDA_SUCCESS) {
 		chunk_fail_in(move, chunk, res);
-		return;
+		return 0;
 	}
 	move->bytes += chunk->size;
 	move->handed += chunk->is_taken ? chunk->size : 0;
@@ -93,88 +98,75 @@ static void in_end_oldest(struct pager_moving *move)
 	 */
 	if (is_last)
 		pager_copies_settle(chunk->range->dev);
+	return 0;
 }
 
 /* The card is full although our budget is not. false: it has been for too long. */
-static bool in_wait_for_room(struct pager_moving *move)
+static bool in_may_wait_for_room(struct pager_moving *move)
 {
 	uint64_t now = clock_now_ns();
 
 	if (!move->room_until_ns)
 		move->room_until_ns = now + ROOM_WAIT_NS;
-	if (now >= move->room_until_ns || bell_is_stopping())
-		return false;
-	clock_nap(ROOM_PAUSE_NS);
-	return true;
+	return now < move->room_until_ns && !bell_is_stopping();
 }
 
 /*
  * Handed memory may have the room, and this chunk cannot use it: the size differs, or it is the
  * program's own memory, which takes nothing over.
  */
-static CUresult chunk_map_in(struct pager_moving *move, struct pager_chunk *chunk)
+static CUresult chunk_map_in(struct pager_chunk *chunk)
 {
 	CUresult res;
 
 	do
 		res = pager_chunk_map(chunk);
-	while (res == CUDA_ERROR_OUT_OF_MEMORY &&
-	       (transfer_drop(chunk->range->dev) || in_wait_for_room(move)));
+	while (res == CUDA_ERROR_OUT_OF_MEMORY && transfer_drop(chunk->range->dev));
 	return res;
 }
 
-static void chunk_start_in(struct pager_moving *move, struct pager_chunk *chunk)
+/* The chunk is the caller's, in its budget. Returns when to call it again, or 0: it is over. */
+static uint64_t chunk_start_in(struct pager_moving *move, struct pager_chunk *chunk)
 {
 	size_t slot = move->n_started % PAGER_IN_FLIGHT;
-	CUresult res;
+	CUresult res = chunk_map_in(chunk);
 
-	if (!pager_claim(chunk, PAGER_SWAPPED))
-		return; /* freed meanwhile */
-	if (!budget_swapped_in(chunk->range->dev, chunk->size)) {
-		move->outcome = NVSHARE_OUTCOME_PARTIAL;
-		pager_chunk_set(chunk, PAGER_SWAPPED);
-		return;
+	move->mapping = NULL;
+	if (res == CUDA_ERROR_OUT_OF_MEMORY && in_may_wait_for_room(move)) {
+		move->mapping = chunk;
+		return ROOM_PAUSE_NS;
 	}
-	res = chunk_map_in(move, chunk);
 	if (res != CUDA_SUCCESS) {
 		in_give_up(move, chunk, res);
-		return;
+		return 0;
 	}
 	res = chunk_copy_in(move->mover, chunk);
 	if (res == CUDA_SUCCESS)
 		res = cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream);
 	if (res != CUDA_SUCCESS) {
 		chunk_fail_in(move, chunk, res);
-		return;
+		return 0;
 	}
 	move->in_flight[slot] = chunk;
 	move->n_started++;
+	return 0;
+}
+
+/* false: there is nothing to start. It was freed meanwhile, or has no budget. */
+static bool chunk_take_in(struct pager_moving *move, struct pager_chunk *chunk)
+{
+	if (!pager_claim(chunk, PAGER_SWAPPED))
+		return false;
+	if (budget_swapped_in(chunk->range->dev, chunk->size))
+		return true;
+	move->outcome = NVSHARE_OUTCOME_PARTIAL;
+	pager_chunk_set(chunk, PAGER_SWAPPED);
+	return false;
 }
 
 static bool in_has_oldest_ended(const struct pager_moving *move)
 {
 	return pager_mover_has_ended(move->mover, move->n_ended % PAGER_IN_FLIGHT);
-}
-
-/*
- * The budget is used up, but the bus has work. If more budget comes before the work ends, the bus
- * stays busy. A thread that waits for a chunk waits no longer than its copy takes.
- */
-static void in_wait_for_budget(struct pager_moving *move, CUdevice dev)
-{
-	enum pager_more more = PAGER_MORE_NOT_YET;
-
-	while (more == PAGER_MORE_NOT_YET && move->n_ended < move->n_started &&
-	       !bell_is_stopping()) {
-		more = pager_agent()->more_budget(dev, MORE_WAIT_MS);
-		pager_agent()->give_host(dev);
-		while (move->n_ended < move->n_started && in_has_oldest_ended(move))
-			in_end_oldest(move);
-	}
-	if (more != PAGER_MORE_GIVEN || move->outcome != NVSHARE_OUTCOME_PARTIAL)
-		return;
-	move->outcome = NVSHARE_OUTCOME_SUCCESS;
-	move->room_until_ns = 0;
 }
 
 static bool device_is_anything_out(CUdevice dev)
@@ -187,59 +179,112 @@ static bool device_is_anything_out(CUdevice dev)
 	return is_out;
 }
 
-static void device_bring_in(struct pager_moving *move, struct pager_chunk *chunk)
-{
-	if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
-		in_end_oldest(move);
-	if (bell_is_stopping())
-		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
-	if (move->outcome == NVSHARE_OUTCOME_SUCCESS)
-		chunk_start_in(move, chunk);
-}
+/* ---- the steps --------------------------------------------------------------- */
 
-int pager_restore(CUdevice dev, struct pager_move *ret_move)
+static uint64_t in_end(struct pager_moving *move)
 {
-	struct pager_moving move = {.outcome = NVSHARE_OUTCOME_SUCCESS};
-	uint64_t start = clock_now_ns();
-	struct pager_plan plan;
-
-	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
-		return managed_restore(dev, ret_move);
-	*ret_move = (struct pager_move){0};
-	if (!pager_device(dev) || !pager_plan_init(&plan, dev, PAGER_SWAPPED))
-		return NVSHARE_OUTCOME_INVALID_STATE;
-	if (plan.n_chunks) {
-		move.mover = pager_mover();
-		if (!move.mover)
-			move.outcome = NVSHARE_OUTCOME_INVALID_STATE;
-		else if (pager_mover_is_any_hung())
-			move.outcome = NVSHARE_OUTCOME_GPU_HUNG;
-	}
-	for (size_t i = 0; i < plan.n_chunks && move.outcome == NVSHARE_OUTCOME_SUCCESS;) {
-		device_bring_in(&move, plan.chunks[i]);
-		if (move.outcome == NVSHARE_OUTCOME_PARTIAL)
-			in_wait_for_budget(&move, dev); /* and the same one once more */
-		else
-			i++;
-	}
-	while (move.n_ended < move.n_started)
-		in_end_oldest(&move);
-	pager_plan_deinit(&plan);
+	pager_plan_deinit(&move->plan);
 	/* The bytes without a budget were freed meanwhile. */
-	if (move.outcome == NVSHARE_OUTCOME_PARTIAL && !device_is_anything_out(dev))
-		move.outcome = NVSHARE_OUTCOME_SUCCESS;
-	if (move.outcome == NVSHARE_OUTCOME_SUCCESS) {
-		pager_copies_settle(dev);
-		pager_agent()->give_host(dev);
+	if (move->outcome == NVSHARE_OUTCOME_PARTIAL && !device_is_anything_out(move->dev))
+		move->outcome = NVSHARE_OUTCOME_SUCCESS;
+	if (move->outcome == NVSHARE_OUTCOME_SUCCESS) {
+		pager_copies_settle(move->dev);
+		pager_agent()->give_host(move->dev);
 	}
 	/*
 	 * A restore that goes on uses later memory, too. After one that was ahead of the client
 	 * that goes out the program runs first; the agent closes unused memory.
 	 */
-	if (move.outcome != NVSHARE_OUTCOME_PARTIAL && move.outcome != NVSHARE_OUTCOME_SUCCESS)
-		(void)transfer_drop(dev);
-	ret_move->bytes = move.bytes;
-	ret_move->handed = move.handed;
-	ret_move->ns = move.bytes ? clock_now_ns() - start : 0;
-	return move.outcome;
+	if (move->outcome != NVSHARE_OUTCOME_PARTIAL && move->outcome != NVSHARE_OUTCOME_SUCCESS)
+		(void)transfer_drop(move->dev);
+	move->moved = (struct pager_move){.bytes = move->bytes,
+					  .handed = move->handed,
+					  .ns = move->bytes ? clock_now_ns() - move->start_ns : 0};
+	move->step = NULL;
+	return 0;
+}
+
+static uint64_t in_drain(struct pager_moving *move)
+{
+	return move->n_ended < move->n_started ? in_end_oldest(move) : in_end(move);
+}
+
+static uint64_t in_copy(struct pager_moving *move);
+
+/*
+ * The budget is used up, but the bus has work. If more budget comes before the work ends, the bus
+ * stays busy, and the same chunk is next. A thread that waits for a chunk waits no longer than its
+ * copy takes.
+ */
+static uint64_t in_await_budget(struct pager_moving *move)
+{
+	enum pager_more more = PAGER_MORE_LATER;
+
+	if (move->n_ended < move->n_started && !bell_is_stopping()) {
+		more = pager_agent()->more_budget(move->dev);
+		pager_agent()->give_host(move->dev);
+		while (move->n_ended < move->n_started && in_has_oldest_ended(move))
+			(void)in_end_oldest(move);
+	}
+	if (more == PAGER_MORE_NOT_YET)
+		return MORE_PAUSE_NS;
+	move->step = in_drain;
+	if (more == PAGER_MORE_GIVEN && move->outcome == NVSHARE_OUTCOME_PARTIAL) {
+		move->outcome = NVSHARE_OUTCOME_SUCCESS;
+		move->room_until_ns = 0;
+		move->step = in_copy;
+	}
+	return 0;
+}
+
+static uint64_t in_copy(struct pager_moving *move)
+{
+	struct pager_chunk *chunk = move->mapping;
+	uint64_t pause_ns = 0;
+
+	if (!chunk &&
+	    (move->next == move->plan.n_chunks || move->outcome != NVSHARE_OUTCOME_SUCCESS)) {
+		move->step = in_drain;
+		return 0;
+	}
+	if (move->n_started - move->n_ended == PAGER_IN_FLIGHT)
+		return in_end_oldest(move);
+	if (!chunk && bell_is_stopping()) {
+		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		return 0;
+	}
+	if (!chunk && chunk_take_in(move, move->plan.chunks[move->next]))
+		chunk = move->plan.chunks[move->next];
+	if (chunk)
+		pause_ns = chunk_start_in(move, chunk);
+	if (pause_ns)
+		return pause_ns;
+	if (move->outcome == NVSHARE_OUTCOME_PARTIAL)
+		move->step = in_await_budget;
+	else
+		move->next++;
+	return 0;
+}
+
+uint64_t pager_restore_step(struct pager_moving *move)
+{
+	if (backend_of(move->dev) == NVSHARE_BACKEND_MANAGED) {
+		move->outcome = managed_restore(move->dev, &move->moved);
+		move->step = NULL;
+		return 0;
+	}
+	if (!pager_device(move->dev) || !pager_plan_init(&move->plan, move->dev, PAGER_SWAPPED)) {
+		move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		move->step = NULL;
+		return 0;
+	}
+	if (move->plan.n_chunks) {
+		move->mover = pager_mover();
+		if (!move->mover)
+			move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+		else if (pager_mover_is_any_hung())
+			move->outcome = NVSHARE_OUTCOME_GPU_HUNG;
+	}
+	move->step = in_copy;
+	return 0;
 }

@@ -39,6 +39,7 @@ struct stock {
 	int sink;                          /* the same */
 	int sources[TRANSFER_SOURCES_MAX]; /* the same; the oldest first */
 	uint64_t came_ns;                  /* the last parcel */
+	uint64_t aim_bytes;                /* that may still go into the sink */
 	size_t n_parcels;
 	struct parcel parcels[PARCELS_MAX];
 };
@@ -46,8 +47,6 @@ struct stock {
 /* The agent's, unless said otherwise. */
 static struct {
 	struct stock stocks[DEVICE_COUNT_MAX];
-	CUdevice aim_dev;
-	uint64_t aim_bytes; /* that may still go */
 	int kept[KEPT_MAX]; /* as parcel::fd, atomic; the agent fills a place, any thread clears it
 			     */
 	int in_hand;        /* the same; the descriptor that the agent moves from place to place */
@@ -382,9 +381,10 @@ void transfer_aim(CUdevice dev, uint64_t bytes)
 {
 	struct stock *stock = transfer_stock_of(dev);
 
-	transfer.aim_dev = dev;
-	transfer.aim_bytes = bytes;
-	if (stock && !bytes)
+	if (!stock)
+		return;
+	stock->aim_bytes = bytes;
+	if (!bytes)
 		sink_close(stock);
 }
 
@@ -403,8 +403,7 @@ bool transfer_is_aimed(CUdevice dev)
 {
 	const struct stock *stock = transfer_stock_of(dev);
 
-	return hook_options()->transfer && stock && stock->sink >= 0 && transfer.aim_dev == dev &&
-	       transfer.aim_bytes;
+	return hook_options()->transfer && stock && stock->sink >= 0 && stock->aim_bytes;
 }
 
 int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
@@ -418,22 +417,22 @@ int transfer_export(CUdevice dev, CUmemGenericAllocationHandle handle)
 	if (res == CUDA_SUCCESS)
 		return fd;
 	hook_debug("device %d: memory could not be handed over: error %d", (int)dev, (int)res);
-	transfer.aim_bytes = 0;
+	transfer_stock_of(dev)->aim_bytes = 0;
 	return -1;
 }
 
 bool transfer_send(CUdevice dev, int fd, size_t size)
 {
 	const struct letter letter = {.magic = MAGIC, .size = size};
-	const struct stock *stock = transfer_stock_of(dev);
+	struct stock *stock = transfer_stock_of(dev);
 	int r = -EPIPE;
 
 	if (stock && stock->sink >= 0)
 		r = pass_send(own_fd_of(stock->sink), &letter, sizeof(letter), own_fd_of(fd));
-	if (!r)
-		transfer.aim_bytes -= size < transfer.aim_bytes ? size : transfer.aim_bytes;
-	else if (r != -EAGAIN)
-		transfer.aim_bytes = 0; /* the other end is closed */
+	if (stock && !r)
+		stock->aim_bytes -= size < stock->aim_bytes ? size : stock->aim_bytes;
+	else if (stock && r != -EAGAIN)
+		stock->aim_bytes = 0; /* the other end is closed */
 	transfer_discard(fd);
 	return !r;
 }
@@ -470,9 +469,9 @@ void transfer_after_fork_child(void)
 		for (size_t i = 0; i < PARCELS_MAX; i++)
 			parcel_close(&stock->parcels[i].fd);
 		stock->n_parcels = 0;
+		stock->aim_bytes = 0;
 	}
 	for (size_t i = 0; i < KEPT_MAX; i++)
 		parcel_close(&transfer.kept[i]);
 	parcel_close(&transfer.in_hand);
-	transfer.aim_bytes = 0;
 }

@@ -18,6 +18,7 @@
 #include "util/clock.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct cuda_real cuda_real;
@@ -181,46 +182,141 @@ void fake_install(void)
 
 /* ---- the pager: moves nothing, keeps the books -------------------------------- */
 
-int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
-{
+struct pager_moving {
+	CUdevice dev;
+	bool is_eviction;
+	bool is_frozen;
+	bool has_begun;
+	uint64_t bytes;
+	int outcome;
+	struct pager_move moved;
+};
 
+struct pager_moving *pager_evict_begin(CUdevice dev, uint64_t bytes, bool is_frozen)
+{
+	struct pager_moving *move = calloc(1, sizeof(*move));
+
+	*move = (struct pager_moving){
+		.dev = dev, .is_eviction = true, .is_frozen = is_frozen, .bytes = bytes};
+	return move;
+}
+
+struct pager_moving *pager_restore_begin(CUdevice dev)
+{
+	struct pager_moving *move = calloc(1, sizeof(*move));
+
+	*move = (struct pager_moving){.dev = dev};
+	return move;
+}
+
+int pager_move_end(struct pager_moving *move, struct pager_move *ret_move)
+{
+	int outcome = move->outcome;
+
+	*ret_move = move->moved;
+	free(move);
+	return outcome;
+}
+
+static void evict_first(struct pager_moving *move)
+{
+	uint64_t first = fake_get(evict_first);
 	struct nvshare_mem mem;
 
 	fake_count(n_evictions);
-	fake_set(evict_was_frozen, is_frozen);
-	fake_set(evict_bytes, bytes);
-	budget_read(dev, &mem);
-	bytes = bytes < mem.resident ? bytes : mem.resident;
-	budget_swapped_out(dev, fake_get(evict_first));
-	if (fake_driver.on_first)
-		fake_driver.on_first(dev, fake_get(evict_first));
-	if (fake_get(evict_outcome))
-		return fake_get(evict_outcome);
-	budget_swapped_out(dev, bytes - fake_get(evict_first));
-	*ret_move = (struct pager_move){.bytes = bytes, .copied = bytes, .ns = 1000};
-	return fake_current ? NVSHARE_OUTCOME_SUCCESS : NVSHARE_OUTCOME_INVALID_STATE;
+	fake_set(evict_was_frozen, move->is_frozen);
+	fake_set(evict_bytes, move->bytes);
+	budget_read(move->dev, &mem);
+	move->bytes = move->bytes < mem.resident ? move->bytes : mem.resident;
+	if (first && move->is_frozen && !freeze_commit())
+		move->outcome = NVSHARE_OUTCOME_TIMEOUT;
+	else
+		budget_swapped_out(move->dev, first);
+}
+
+/* true: it is not over. */
+static bool evict_step(struct pager_moving *move)
+{
+	uint64_t first = fake_get(evict_first);
+
+	if (!move->has_begun)
+		evict_first(move);
+	move->has_begun = true;
+	if (!move->outcome && fake_driver.on_first && fake_driver.on_first(move->dev, first))
+		return true;
+	if (!move->outcome)
+		move->outcome = fake_get(evict_outcome);
+	if (move->outcome)
+		return false;
+	budget_swapped_out(move->dev, move->bytes - first);
+	move->moved = (struct pager_move){.bytes = move->bytes, .copied = move->bytes, .ns = 1000};
+	move->outcome = fake_current ? NVSHARE_OUTCOME_SUCCESS : NVSHARE_OUTCOME_INVALID_STATE;
+	return false;
+}
+
+/* Half is in, and there is no budget for more. true: it is not over. */
+static bool restore_rest(struct pager_moving *move)
+{
+	enum pager_more more =
+		fake_driver.on_part ? fake_driver.on_part(move->dev) : PAGER_MORE_LATER;
+
+	if (more == PAGER_MORE_NOT_YET)
+		return true;
+	if (more == PAGER_MORE_GIVEN && budget_swapped_in(move->dev, move->bytes)) {
+		move->moved = (struct pager_move){.bytes = move->bytes, .ns = 1000};
+		move->outcome = NVSHARE_OUTCOME_SUCCESS;
+	}
+	return false;
+}
+
+static bool restore_step(struct pager_moving *move)
+{
+	struct nvshare_mem mem;
+
+	if (move->has_begun)
+		return restore_rest(move);
+	move->has_begun = true;
+	fake_count(n_restores);
+	budget_read(move->dev, &mem);
+	move->outcome = fake_get(restore_outcome);
+	if (move->outcome)
+		return false;
+	if (budget_swapped_in(move->dev, mem.swapped)) {
+		move->moved = (struct pager_move){.bytes = mem.swapped, .ns = 1000};
+		return false;
+	}
+	move->bytes = mem.swapped / 2;
+	move->moved = (struct pager_move){.bytes = move->bytes, .ns = 500};
+	move->outcome = NVSHARE_OUTCOME_INVALID_STATE;
+	if (!budget_swapped_in(move->dev, move->bytes))
+		return false;
+	move->outcome = NVSHARE_OUTCOME_PARTIAL;
+	return restore_rest(move);
+}
+
+bool pager_move_step(struct pager_moving *move, uint64_t *ret_pause_ns)
+{
+	*ret_pause_ns = CLOCK_NS_PER_MS;
+	return move->is_eviction ? evict_step(move) : restore_step(move);
+}
+
+static int fake_run(struct pager_moving *move, struct pager_move *ret_move)
+{
+	uint64_t pause_ns;
+
+	while (pager_move_step(move, &pause_ns))
+		clock_nap(pause_ns);
+	return pager_move_end(move, ret_move);
+}
+
+int pager_evict(CUdevice dev, uint64_t bytes, bool is_frozen, struct pager_move *ret_move)
+{
+	return fake_run(pager_evict_begin(dev, bytes, is_frozen), ret_move);
 }
 
 int pager_restore(CUdevice dev, struct pager_move *ret_move)
 {
-	struct nvshare_mem mem;
-
-	fake_count(n_restores);
-	budget_read(dev, &mem);
-	if (fake_get(restore_outcome))
-		return fake_get(restore_outcome);
-	if (!budget_swapped_in(dev, mem.swapped)) {
-		*ret_move = (struct pager_move){.bytes = mem.swapped / 2, .ns = 500};
-		if (!budget_swapped_in(dev, mem.swapped / 2))
-			return NVSHARE_OUTCOME_INVALID_STATE;
-		if (!fake_driver.on_part || !fake_driver.on_part(dev))
-			return NVSHARE_OUTCOME_PARTIAL;
-		mem.swapped /= 2;
-		if (!budget_swapped_in(dev, mem.swapped))
-			return NVSHARE_OUTCOME_PARTIAL;
-	}
-	*ret_move = (struct pager_move){.bytes = mem.swapped, .ns = 1000};
-	return NVSHARE_OUTCOME_SUCCESS;
+	return fake_run(pager_restore_begin(dev), ret_move);
 }
 
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)

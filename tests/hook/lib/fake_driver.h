@@ -9,6 +9,7 @@
  */
 
 #include "abi/cuda_abi.h"
+#include "hook/pager/pager_ops.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdbool.h>
@@ -78,8 +79,9 @@ struct fake_driver {
 	int capture_mode;
 	uint64_t evict_bytes; /* asked for */
 	uint64_t evict_first; /* so much is gone when on_first is called; then goes the rest */
-	void (*on_first)(CUdevice dev, uint64_t bytes);
-	bool (*on_part)(CUdevice dev); /* half is in, and there is no budget for more; true: now */
+	bool (*on_first)(CUdevice dev, uint64_t bytes); /* again after a pause while it is true */
+	/* Half is in, and there is no budget for more; again after a pause while NOT_YET. */
+	enum pager_more (*on_part)(CUdevice dev);
 	uint64_t swapped;
 	int n_parks;          /* opened_park() */
 	int n_returned;       /* tickets_return() */
