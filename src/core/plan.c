@@ -318,7 +318,7 @@ uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client)
 		if (client != SCHED_NONE)
 			ends_ns = place == SCHED_PLACE_BLOCKED ? plan_ends_blocked(sched, g, client)
 							       : sched->clients[client].ends_ns;
-		if (client != SCHED_NONE && sched_comes_early(&sched->clients[client]) &&
+		if (client != SCHED_NONE && gang_comes_early(sched, client) &&
 		    !plan_may_stop_early(sched, victim, client))
 			continue;
 		if (sched->clients[victim].turn_ns < ends_ns)

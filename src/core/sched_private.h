@@ -138,10 +138,12 @@ struct sched_gang {
 	struct list members; /* SCHED_LINK_GANG; n 0: not in use */
 	uint32_t size;       /* it has so many members before its first turn */
 	bool has_had;        /* it has had so many */
+	uint32_t n_counted;  /* members that the rules concern */
 	bool is_bound;       /* its members run together, or not at all */
 	bool is_apart;       /* members on one GPU do not fit there together: each is for itself */
 	bool is_lacking;     /* it waits for more members */
 	bool is_off;         /* no member runs, stops or comes; none is paused and would run */
+	bool is_stopping;    /* a member stops, is to, or is paused: nobody is chosen meanwhile */
 	bool is_changed;     /* in sched::changed: a member has changed */
 	bool is_due;         /* in sched::due: its turn has come on all of its GPUs */
 	bool has_drainer;    /* a member that drains runs or stops: the others stop after it */

@@ -458,6 +458,32 @@ static void check_gang(const struct sched *sched, uint32_t gang)
 	check_bound(sched, gang, &facts);
 }
 
+/*
+ * A gang that would fit beside all others has been chosen, once its GPUs have been looked at. They
+ * may be kept for another gang, which makes way.
+ */
+static void check_gang_is_chosen(const struct sched *sched, uint32_t gang)
+{
+	const struct sched_gang *g = &sched->clients[gang].gang_here;
+	uint32_t waits = SCHED_NONE;
+
+	if (!g->is_bound || sched->changed != SCHED_NONE)
+		return;
+	for (uint32_t i = g->members.first; i != SCHED_NONE;
+	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
+		const struct sched_client *c = &sched->clients[i];
+		const struct sched_gpu *gpu = &sched->gpus[c->gpu];
+
+		if (c->state != SCHED_CLIENT_WAITING || !member_counts(c))
+			continue;
+		if (sched_gpu_is_due(gpu) || gpu->is_out || gpu->sums.n_displaced > 0 ||
+		    gpu->queue.n > LINE_LOOK_AHEAD)
+			return;
+		waits = i;
+	}
+	assert(waits == SCHED_NONE || !gang_fits_beside(sched, waits));
+}
+
 /* Where the first gang that wants a GPU could have all of its GPUs, it has been chosen. */
 static void check_gangs(const struct sched *sched)
 {
@@ -465,6 +491,7 @@ static void check_gangs(const struct sched *sched)
 
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		check_gang(sched, i);
+		check_gang_is_chosen(sched, i);
 		n += sched->clients[i].gang_here.is_due;
 		if (sched->clients[i].state == SCHED_CLIENT_FREE || sched->changed != SCHED_NONE)
 			continue;

@@ -129,8 +129,7 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 		uint32_t victim = plan_victim(sched, gpu, last);
 
 		if (victim != SCHED_NONE) {
-			bool is_early =
-				last != SCHED_NONE && sched_comes_early(&sched->clients[last]);
+			bool is_early = last != SCHED_NONE && gang_comes_early(sched, last);
 
 			/* The client that comes keeps its place until others of a gang have
 			 * stopped. */
@@ -292,6 +291,7 @@ static void admit_gang_early(struct sched *sched, uint32_t client)
 			turn_set_guest(sched, i);
 		admit_client(sched, i, is_early);
 	}
+	gang_share_ends(sched, client);
 }
 
 static bool admit_early(struct sched *sched, uint32_t gpu)
@@ -360,6 +360,8 @@ static void admit_gang(struct sched *sched, uint32_t client, bool has_switched)
 		}
 		admit_client(sched, i, has_switched);
 	}
+	if (has_switched)
+		gang_share_ends(sched, client);
 }
 
 /*

@@ -225,6 +225,41 @@ static void a_member_that_comes_late_calls_the_others_off(void **state)
 	assert_true(runs(0) && runs(1));
 }
 
+/* Nothing happens on the other GPU when the last member stops, and its memory is there. */
+static void a_member_comes_back_when_the_last_one_rests_as_it_stops(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 0, SCHED_NONE, 60);
+	rig_at(&rig, 41 * S);
+	stop_done(1);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(40, 20, 0), false), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_IDLE);
+	assert_true(runs(1) && runs(2));
+}
+
+/* Its client on GPU 1 cannot come beside what another one has pinned there, and dies. */
+static void a_member_comes_when_the_one_that_cannot_come_dies(void **state)
+{
+	(void)state;
+	run_member(2, 1, SCHED_NONE, 60);
+	assert_int_equal(rig_memory(&rig, 2, rig_mem(0, 0, 60)), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(i, i);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+	join_on(3, 0);
+	assert_int_equal(into_gang(3, 7, 0), 0);
+	rig_request(&rig, 1, rig_mem(0, 60, 0));
+	ask(0, 60);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	rig_leave(&rig, 1);
+	assert_true(runs(0));
+}
+
 static void a_paused_member_stops_all(void **state)
 {
 	struct sched_event pause = {.type = SCHED_EVENT_PAUSE, .client = 1, .is_paused = true};
@@ -334,6 +369,34 @@ static void a_critical_member_brings_nobody_too_early(void **state)
 	/* Not again and again in the same moment. */
 	assert_true(sched_deadline(&rig.sched) > rig.sched.now_ns + 1);
 	rig_at(&rig, 41 * S);
+	settle();
+	assert_true(runs(0) && runs(1) && !runs(2));
+}
+
+/*
+ * The large one needs nobody to stop, and would wait longer for that. The small one comes last and
+ * needs it, but has its memory there.
+ */
+static void a_member_that_lacks_nothing_leaves_its_victim_to_the_other(void **state)
+{
+	(void)state;
+	rig_turns(&rig, 1);
+	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_GPU,
+							     .bytes = 100 * GIB,
+							     .link_bandwidth = 4 * GIB}),
+			 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(i, 0);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+	run_member(2, 0, SCHED_NONE, 40);
+	rig_request(&rig, 0, rig_mem(0, 60, 0));
+	rig_request(&rig, 1, rig_mem(8, 0, 0));
+	for (uint32_t n = 0; n < 100 && rig.clients[2].state == SCHED_CLIENT_RUNNING; n++) {
+		rig_at(&rig, rig.now + S);
+		/* Not again and again in the same moment. */
+		assert_true(sched_deadline(&rig.sched) > rig.sched.now_ns + 1);
+	}
 	settle();
 	assert_true(runs(0) && runs(1) && !runs(2));
 }
@@ -695,6 +758,8 @@ int main(void)
 		TEST(others_go_on_where_only_one_gpu_is_its_turn),
 		TEST(a_member_that_comes_late_joins_where_it_fits),
 		TEST(a_member_that_comes_late_calls_the_others_off),
+		TEST(a_member_comes_back_when_the_last_one_rests_as_it_stops),
+		TEST(a_member_comes_when_the_one_that_cannot_come_dies),
 		TEST(a_paused_member_stops_all),
 		TEST(a_hung_member_holds_nobody_up),
 		TEST(a_death_while_they_come_lets_the_other_run),
@@ -702,6 +767,7 @@ int main(void)
 		TEST(members_that_do_not_fit_together_are_apart),
 		TEST(members_on_one_gpu_run_together),
 		TEST(a_critical_member_brings_nobody_too_early),
+		TEST(a_member_that_lacks_nothing_leaves_its_victim_to_the_other),
 		TEST(critical_members_stay),
 		TEST(a_gang_waits_for_a_gpu_that_is_out),
 		TEST(a_crowd_on_one_gpu_is_apart),

@@ -196,12 +196,14 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 	struct sched_gang *g = gang_at(sched, gang);
 	bool had_drainer = g->has_drainer;
 	bool was_bound = g->is_bound, was_lacking = g->is_lacking, was_off = g->is_off;
+	bool was_stopping = g->is_stopping;
 	bool is_displaced = false;
-	uint32_t n = 0;
+	uint32_t n = 0, had_n = g->n_counted;
 
 	g->has_had = g->members.n > 0 && (g->has_had || g->members.n >= g->size);
 	g->is_lacking = !g->has_had && g->members.n > 0;
 	g->is_off = true;
+	g->is_stopping = false;
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];
@@ -210,20 +212,28 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 			continue;
 		n++;
 		g->is_off = g->is_off && member_is_off(c);
+		g->is_stopping = g->is_stopping || gang_member_holds_up(c);
 		is_displaced = is_displaced || c->is_displaced;
 	}
 	/* Nobody of it is left to stop, and it may be chosen again in this very step. */
 	if (g->is_off)
 		g->is_yielding = g->makes_way = false;
+	g->is_stopping = g->is_stopping || g->is_yielding;
+	g->n_counted = n;
 	g->is_apart = n > 1 && gang_is_apart(sched, gang);
 	g->is_bound = g->is_lacking || (n > 1 && !g->is_apart);
 	gang_count_drainers(sched, gang);
 	/* Members that make way count as those of a gang, or as single clients. */
 	if (g->is_bound != was_bound)
 		gang_change_displaced(sched, gang);
-	/* GPUs are kept for one that is displaced: not until somebody else has an event. */
-	if (g->is_bound != was_bound || g->is_lacking != was_lacking ||
-	    (had_drainer && !g->has_drainer) || (is_displaced && g->is_off != was_off))
+	/*
+	 * The last member that stops may rest then, and another one may leave or hang: nothing more
+	 * happens on the GPUs of those that wait. GPUs are kept for one that is displaced: not
+	 * until somebody else has an event.
+	 */
+	if (g->is_bound != was_bound || g->is_lacking != was_lacking || n < had_n ||
+	    (was_stopping && !g->is_stopping) || (had_drainer && !g->has_drainer) ||
+	    (is_displaced && g->is_off != was_off))
 		gang_look_at_gpus(sched, gang);
 }
 

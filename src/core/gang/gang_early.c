@@ -50,8 +50,7 @@ bool gang_can_come_early(const struct sched *sched, uint32_t client)
 		if (!gang_counts(c))
 			continue;
 		/* A member that computes for long makes the whole gang no sleeper. */
-		if (!sleeper_is(sched, i) || c->state == SCHED_CLIENT_STOPPING ||
-		    c->is_called_off || c->is_asking || gang_member_is_to_pause(c) ||
+		if (!sleeper_is(sched, i) || gang_member_holds_up(c) ||
 		    c->spared_ns == sched->now_ns)
 			return false;
 		if (c->state == SCHED_CLIENT_WAITING && !member_can_come_early(sched, i))
@@ -143,6 +142,22 @@ uint64_t gang_stops_early_ns(const struct sched *sched, uint32_t victim, uint32_
 		ready_ns = u64_max(ready_ns, sleeper_affords_ns(sched, v->gpu, cost_ns));
 	}
 	return ready_ns;
+}
+
+bool gang_comes_early(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (sched_comes_early(c))
+		return true;
+	if (!gang_is_bound(sched, client) || c->state != SCHED_CLIENT_INCOMING)
+		return false;
+	GANG_FOR_EACH(sched, c->gang, i)
+	{
+		if (sched->clients[i].gpu == c->gpu && sched_comes_early(&sched->clients[i]))
+			return true;
+	}
+	return false;
 }
 
 bool gang_is_displaced(const struct sched *sched, uint32_t client)
