@@ -131,9 +131,9 @@ void gang_lose_place(struct sched *sched, uint32_t client);
 bool gang_can_come_early(const struct sched *sched, uint32_t client);
 
 /*
- * As plan_early(), for all members of client's gang that wait. Those that come beside all others
- * end nobody's turn: sched_client::ends_ns is 0.
+ * As plan_early(), for all members of client's gang that wait; *ret_here_ns: for those on client's
+ * GPU. Members that come beside all others end nobody's turn: sched_client::ends_ns is 0.
  */
-uint64_t gang_early_ns(struct sched *sched, uint32_t client);
+uint64_t gang_early_ns(struct sched *sched, uint32_t client, uint64_t *ret_here_ns);
 
 #endif

@@ -59,13 +59,14 @@ bool gang_can_come_early(const struct sched *sched, uint32_t client)
 	return true;
 }
 
-uint64_t gang_early_ns(struct sched *sched, uint32_t client)
+uint64_t gang_early_ns(struct sched *sched, uint32_t client, uint64_t *ret_here_ns)
 {
 	uint64_t ready_ns = sched->now_ns;
 
+	*ret_here_ns = sched->now_ns;
 	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
 	{
-		uint64_t bytes;
+		uint64_t bytes, member_ns;
 		uint32_t n;
 
 		if (!gang_member_waits(&sched->clients[i]))
@@ -75,7 +76,10 @@ uint64_t gang_early_ns(struct sched *sched, uint32_t client)
 			continue;
 		}
 		bytes = gang_added_before(sched, i, &n);
-		ready_ns = u64_max(ready_ns, plan_early_more(sched, i, bytes, n));
+		member_ns = plan_early_more(sched, i, bytes, n);
+		ready_ns = u64_max(ready_ns, member_ns);
+		if (sched->clients[i].gpu == sched->clients[client].gpu)
+			*ret_here_ns = u64_max(*ret_here_ns, member_ns);
 	}
 	return ready_ns;
 }
