@@ -371,6 +371,7 @@ struct gang_facts {
 	bool is_paused;   /* somebody who runs is, and can be stopped */
 	bool has_drainer; /* somebody who drains runs, and can be stopped, or stops */
 	bool has_failed;  /* such a stop has */
+	bool is_stuck;    /* turns are off, and somebody who runs waits for memory */
 };
 
 static bool member_counts(const struct sched_client *c)
@@ -415,6 +416,7 @@ static void check_bound(const struct sched *sched, uint32_t gang, const struct g
 		assert(c->is_called_off == (is_off && is_first && !member_stays(c)));
 		assert(c->is_behind == !is_first);
 		assert(c->is_held == (facts->has_failed && !(drains && c->is_retrying)));
+		assert(c->is_stuck == (facts->is_stuck && !c->is_growing));
 	}
 }
 
@@ -437,6 +439,9 @@ static void check_gang(const struct sched *sched, uint32_t gang)
 			continue;
 		facts.is_broken = facts.is_broken || c->state == SCHED_CLIENT_WAITING ||
 				  c->state == SCHED_CLIENT_STOPPING || c->is_asking;
+		facts.is_stuck = facts.is_stuck || (g->is_bound && !sched->config.anti_thrash &&
+						    c->state == SCHED_CLIENT_RUNNING &&
+						    c->is_growing && c->line == SCHED_LINE_QUEUE);
 		facts.is_paused = facts.is_paused || (c->state == SCHED_CLIENT_RUNNING &&
 						      c->is_paused && !c->is_not_preemptible);
 		if (!g->is_bound || !member_is_drainer(sched, c))
@@ -499,7 +504,7 @@ static void check_gangs(const struct sched *sched)
 			continue;
 		assert(sched->clients[i].gang != SCHED_NONE ||
 		       !(sched->clients[i].is_called_off || sched->clients[i].is_behind ||
-			 sched->clients[i].is_held));
+			 sched->clients[i].is_held || sched->clients[i].is_stuck));
 	}
 	assert(n == sched->due.n);
 }

@@ -737,6 +737,59 @@ static void a_member_that_can_be_frozen_again_stops_with_the_others(void **state
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
 }
 
+/* client, which runs, lacks 10 GiB for an allocation. */
+static void grow(uint32_t client)
+{
+	assert_int_equal(rig_memory(&rig, client, rig_want(rig.clients[client].memory, 10, 0)), 0);
+}
+
+/* Each holds what the other one waits for, and its kernels wait for the member that waits. */
+static void two_gangs_that_grow_do_not_deadlock_without_turns(void **state)
+{
+	(void)state;
+	rig.config.anti_thrash = false;
+	assert_int_equal(rig_config(&rig), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		run_member(i, i % 2, i < 2 ? 7 : 9, 50);
+	assert_true(runs(0) && runs(1) && runs(2) && runs(3));
+	grow(0);
+	assert_true(runs(0) && runs(1) && runs(2) && runs(3));
+	assert_int_equal(rig.clients[1].place, SCHED_PLACE_BLOCKED);
+	grow(3);
+	for (int n = 0; n < 4; n++)
+		settle();
+	/* One of them has what it lacked, and the other one is off. */
+	assert_int_equal(runs(0), runs(1));
+	assert_int_equal(runs(2), runs(3));
+	assert_true(runs(0) != runs(2));
+	assert_int_equal(rig.clients[runs(0) ? 0 : 3].memory.resident, 60 * GIB);
+	assert_int_equal(rig.clients[runs(0) ? 0 : 3].memory.wanted, 0);
+	rig_leave(&rig, runs(0) ? 0 : 2);
+	rig_leave(&rig, runs(1) ? 1 : 3);
+	for (int n = 0; n < 4; n++)
+		settle();
+	assert_int_equal(rig_state(&rig, 0) == SCHED_CLIENT_FREE ? runs(2) && runs(3)
+								 : runs(0) && runs(1),
+			 true);
+}
+
+/* Turns are on: whoever waits for memory has its turn, and others go on. */
+static void a_gang_that_grows_is_not_blocked_where_there_are_turns(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 0, SCHED_NONE, 40);
+	grow(0);
+	assert_int_equal(rig.clients[0].place, SCHED_PLACE_BLOCKED);
+	assert_int_equal(rig.clients[1].place, SCHED_PLACE_RUNNING_LOW);
+	rig.config.anti_thrash = false;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(rig.clients[1].place, SCHED_PLACE_BLOCKED);
+	rig.config.anti_thrash = true;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(rig.clients[1].place, SCHED_PLACE_RUNNING_LOW);
+}
+
 static void a_crowd_is_no_gang(void **state)
 {
 	(void)state;
@@ -785,6 +838,8 @@ int main(void)
 		TEST(a_gpu_that_is_out_is_not_waited_for),
 		TEST(a_critical_client_waits_for_one_drain),
 		TEST(a_member_that_can_be_frozen_again_stops_with_the_others),
+		TEST(two_gangs_that_grow_do_not_deadlock_without_turns),
+		TEST(a_gang_that_grows_is_not_blocked_where_there_are_turns),
 		TEST(a_crowd_is_no_gang),
 	};
 
