@@ -63,11 +63,11 @@ static void sums_of_holder(const struct sched_client *c, struct sched_sums *sums
 	sums->load = charge;
 	if (c->is_hung)
 		return;
-	sums->n_busy = fit_lacks_nothing(c);
+	sums->n_busy = fit_lacks_nothing(c) && !c->is_stuck;
 	sums->n_on = 1;
 	sums->n_holding = 1;
 	sums->n_guests = c->is_guest;
-	sums->n_blocked = c->line == SCHED_LINE_QUEUE;
+	sums->n_blocked = c->line == SCHED_LINE_QUEUE || c->is_stuck;
 	if (c->line == SCHED_LINE_COMING)
 		sums->load = c->load_bytes;
 	if (c->is_fixed || c->is_not_preemptible || c->is_resident) {
@@ -76,7 +76,7 @@ static void sums_of_holder(const struct sched_client *c, struct sched_sums *sums
 	} else if (c->is_retrying || c->is_held || c->line == SCHED_LINE_COMING) {
 		sums->n_fast = 1;
 		sums->later = u64_excess(sums->load, pinned);
-	} else if (c->is_growing) {
+	} else if (c->is_growing || c->is_stuck) {
 		sums->blocked = charge - pinned;
 	} else {
 		sums->running = charge - pinned;
@@ -156,8 +156,9 @@ enum sched_place fit_place(const struct sched_client *c)
 			return SCHED_PLACE_KEPT;
 		if (fit_pageable(c) == 0)
 			return SCHED_PLACE_BARE;
-		return c->is_growing ? SCHED_PLACE_BLOCKED
-				     : SCHED_PLACE_RUNNING_LOW + (unsigned int)c->level;
+		return c->is_growing || c->is_stuck
+			       ? SCHED_PLACE_BLOCKED
+			       : SCHED_PLACE_RUNNING_LOW + (unsigned int)c->level;
 	case SCHED_CLIENT_FREE:
 	case SCHED_CLIENT_INCOMING:
 	case SCHED_CLIENT_STOPPING:

@@ -24,7 +24,7 @@ enum sched_place {
 	SCHED_PLACE_RUNNING_NORMAL, /* the same, by level */
 	SCHED_PLACE_RUNNING_HIGH,
 	SCHED_PLACE_RUNNING_CRITICAL,
-	SCHED_PLACE_BLOCKED, /* runs, but waits for memory: can be stopped now */
+	SCHED_PLACE_BLOCKED, /* runs, but waits for memory, or is_stuck: can be stopped now */
 	SCHED_PLACE_BARE,    /* could be stopped, but has nothing to give up */
 	SCHED_PLACE_KEPT,    /* runs, and can not be stopped at the moment, or ever */
 	SCHED_PLACE_PAUSED,  /* runs, and is to be stopped at once: paused, or its gang is off */
@@ -138,14 +138,17 @@ struct sched_gang {
 	struct list members; /* SCHED_LINK_GANG; n 0: not in use */
 	uint32_t size;       /* it has so many members before its first turn */
 	bool has_had;        /* it has had so many */
+	uint32_t n_counted;  /* members that the rules concern */
 	bool is_bound;       /* its members run together, or not at all */
 	bool is_apart;       /* members on one GPU do not fit there together: each is for itself */
 	bool is_lacking;     /* it waits for more members */
 	bool is_off;         /* no member runs, stops or comes; none is paused and would run */
+	bool is_stopping;    /* a member stops, is to, or is paused: nobody is chosen meanwhile */
 	bool is_changed;     /* in sched::changed: a member has changed */
 	bool is_due;         /* in sched::due: its turn has come on all of its GPUs */
 	bool has_drainer;    /* a member that drains runs or stops: the others stop after it */
 	bool is_held;        /* its stop has failed: nobody stops before it is tried again */
+	bool is_stuck;       /* turns are off, and a member that runs waits for memory */
 	bool is_yielding;    /* others need a member's place: those that drain stop first */
 	bool makes_way;      /* is_yielding: for a client that comes early */
 	uint32_t gpus;       /* is_due: bits, of members that wait */
@@ -172,7 +175,7 @@ struct sched_sums {
 	uint32_t n_holding;     /* run, or stop */
 	uint32_t n_guests;      /* of n_holding: with a guest's turn */
 	uint32_t n_displaced;   /* stop, and the GPU is kept for their gangs */
-	uint32_t n_blocked;     /* run, and wait in the queue for memory */
+	uint32_t n_blocked;     /* run, and wait in the queue for memory, or are stuck */
 	uint32_t n_busy;        /* run, or stop, and lack no memory: they may get done */
 };
 
@@ -296,6 +299,7 @@ struct sched_client {
 	bool is_called_off; /* runs: another member does not, so it is stopped at once */
 	bool is_behind;     /* runs: a member that drains stops before it */
 	bool is_held;       /* runs: sched_gang::is_held, and its own stop has not failed */
+	bool is_stuck;      /* runs: turns are off, and another member waits for memory */
 	bool is_ready;      /* comes, and has all; runs as soon as all others that come have */
 
 	struct sched_owner own; /* not its own: outlives it in the slot, as the next one does */

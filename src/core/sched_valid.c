@@ -371,6 +371,7 @@ struct gang_facts {
 	bool is_paused;   /* somebody who runs is, and can be stopped */
 	bool has_drainer; /* somebody who drains runs, and can be stopped, or stops */
 	bool has_failed;  /* such a stop has */
+	bool is_stuck;    /* turns are off, and somebody who runs waits for memory */
 };
 
 static bool member_counts(const struct sched_client *c)
@@ -415,6 +416,7 @@ static void check_bound(const struct sched *sched, uint32_t gang, const struct g
 		assert(c->is_called_off == (is_off && is_first && !member_stays(c)));
 		assert(c->is_behind == !is_first);
 		assert(c->is_held == (facts->has_failed && !(drains && c->is_retrying)));
+		assert(c->is_stuck == (facts->is_stuck && !c->is_growing));
 	}
 }
 
@@ -437,6 +439,9 @@ static void check_gang(const struct sched *sched, uint32_t gang)
 			continue;
 		facts.is_broken = facts.is_broken || c->state == SCHED_CLIENT_WAITING ||
 				  c->state == SCHED_CLIENT_STOPPING || c->is_asking;
+		facts.is_stuck = facts.is_stuck || (g->is_bound && !sched->config.anti_thrash &&
+						    c->state == SCHED_CLIENT_RUNNING &&
+						    c->is_growing && c->line == SCHED_LINE_QUEUE);
 		facts.is_paused = facts.is_paused || (c->state == SCHED_CLIENT_RUNNING &&
 						      c->is_paused && !c->is_not_preemptible);
 		if (!g->is_bound || !member_is_drainer(sched, c))
@@ -458,6 +463,32 @@ static void check_gang(const struct sched *sched, uint32_t gang)
 	check_bound(sched, gang, &facts);
 }
 
+/*
+ * A gang that would fit beside all others has been chosen, once its GPUs have been looked at. They
+ * may be kept for another gang, which makes way.
+ */
+static void check_gang_is_chosen(const struct sched *sched, uint32_t gang)
+{
+	const struct sched_gang *g = &sched->clients[gang].gang_here;
+	uint32_t waits = SCHED_NONE;
+
+	if (!g->is_bound || sched->changed != SCHED_NONE)
+		return;
+	for (uint32_t i = g->members.first; i != SCHED_NONE;
+	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
+		const struct sched_client *c = &sched->clients[i];
+		const struct sched_gpu *gpu = &sched->gpus[c->gpu];
+
+		if (c->state != SCHED_CLIENT_WAITING || !member_counts(c))
+			continue;
+		if (sched_gpu_is_due(gpu) || gpu->is_out || gpu->sums.n_displaced > 0 ||
+		    gpu->queue.n > LINE_LOOK_AHEAD)
+			return;
+		waits = i;
+	}
+	assert(waits == SCHED_NONE || !gang_fits_beside(sched, waits));
+}
+
 /* Where the first gang that wants a GPU could have all of its GPUs, it has been chosen. */
 static void check_gangs(const struct sched *sched)
 {
@@ -465,6 +496,7 @@ static void check_gangs(const struct sched *sched)
 
 	for (uint32_t i = 0; i < sched->n_clients; i++) {
 		check_gang(sched, i);
+		check_gang_is_chosen(sched, i);
 		n += sched->clients[i].gang_here.is_due;
 		if (sched->clients[i].state == SCHED_CLIENT_FREE || sched->changed != SCHED_NONE)
 			continue;
@@ -472,7 +504,7 @@ static void check_gangs(const struct sched *sched)
 			continue;
 		assert(sched->clients[i].gang != SCHED_NONE ||
 		       !(sched->clients[i].is_called_off || sched->clients[i].is_behind ||
-			 sched->clients[i].is_held));
+			 sched->clients[i].is_held || sched->clients[i].is_stuck));
 	}
 	assert(n == sched->due.n);
 }

@@ -35,7 +35,7 @@ void stop_set_state(struct sched *sched, uint32_t client, enum sched_client_stat
 	if (state < SCHED_CLIENT_RUNNING)
 		c->is_called_off = false;
 	if (state != SCHED_CLIENT_RUNNING)
-		c->is_behind = c->is_held = false;
+		c->is_behind = c->is_held = c->is_stuck = false;
 	if (state != SCHED_CLIENT_WAITING)
 		c->is_called = false;
 	if (state < SCHED_CLIENT_INCOMING)

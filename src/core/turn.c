@@ -129,8 +129,7 @@ static bool make_room(struct sched *sched, uint32_t gpu)
 		uint32_t victim = plan_victim(sched, gpu, last);
 
 		if (victim != SCHED_NONE) {
-			bool is_early =
-				last != SCHED_NONE && sched_comes_early(&sched->clients[last]);
+			bool is_early = last != SCHED_NONE && gang_comes_early(sched, last);
 
 			/* The client that comes keeps its place until others of a gang have
 			 * stopped. */
@@ -249,12 +248,15 @@ static bool early_is_able(const struct sched *sched, uint32_t client)
 	return fit_by_switch(sched, client) && sched->clients[client].spared_ns != sched->now_ns;
 }
 
-/* The first sleeper that may come early; those that have had their share wait as others do. */
-static uint32_t early_next(struct sched *sched, uint32_t gpu)
+/*
+ * The first sleeper from here on that may come early, or here itself; those that have had their
+ * share wait as others do. *n counts looks.
+ */
+static uint32_t early_next(struct sched *sched, uint32_t here, uint32_t *n)
 {
-	uint32_t next, n = 0;
+	uint32_t next;
 
-	for (uint32_t i = sched->gpus[gpu].woken.first; i != SCHED_NONE && n < EARLY_LOOKS; n++) {
+	for (uint32_t i = here; i != SCHED_NONE && *n < EARLY_LOOKS; ++*n) {
 		next = sched->clients[i].link[SCHED_LINK_WOKEN].next;
 		if (!sleeper_is_below_share(sched, i))
 			sleeper_leave(sched, i, SCHED_WAKING_SHARE);
@@ -292,34 +294,48 @@ static void admit_gang_early(struct sched *sched, uint32_t client)
 			turn_set_guest(sched, i);
 		admit_client(sched, i, is_early);
 	}
+	gang_share_ends(sched, client);
 }
 
+static void admit_sleeper(struct sched *sched, uint32_t client)
+{
+	if (gang_is_bound(sched, client)) {
+		admit_gang_early(sched, client);
+		return;
+	}
+	sleeper_come(sched, client);
+	admit_client(sched, client, true);
+}
+
+/*
+ * Sleepers come in the order in which they woke. One that waits for this GPU keeps back those
+ * behind it; a gang that waits only for another GPU does not.
+ */
 static bool admit_early(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
-	uint64_t ready_ns;
-	uint32_t client;
-	bool is_gang;
+	uint32_t n = 0;
 
 	g->early_ns = SCHED_NO_DEADLINE;
 	if (!sleeper_is_on(sched) || g->woken.n == 0 || g->coming.n > 0)
 		return false;
-	client = early_next(sched, gpu);
-	if (client == SCHED_NONE)
-		return false;
-	is_gang = gang_is_bound(sched, client);
-	ready_ns = is_gang ? gang_early_ns(sched, client) : plan_early(sched, client);
-	if (ready_ns > sched->now_ns) {
-		g->early_ns = ready_ns;
-		return false;
+	for (uint32_t i = early_next(sched, g->woken.first, &n); i != SCHED_NONE; n++) {
+		uint64_t here_ns, ready_ns;
+
+		if (gang_is_bound(sched, i))
+			ready_ns = gang_early_ns(sched, i, &here_ns);
+		else
+			ready_ns = here_ns = plan_early(sched, i);
+		if (ready_ns <= sched->now_ns) {
+			admit_sleeper(sched, i);
+			return true;
+		}
+		g->early_ns = u64_min(g->early_ns, ready_ns);
+		if (here_ns > sched->now_ns)
+			return false;
+		i = early_next(sched, sched->clients[i].link[SCHED_LINK_WOKEN].next, &n);
 	}
-	if (is_gang) {
-		admit_gang_early(sched, client);
-		return true;
-	}
-	sleeper_come(sched, client);
-	admit_client(sched, client, true);
-	return true;
+	return false;
 }
 
 static bool admit_beside(struct sched *sched, uint32_t client, uint32_t head)
@@ -360,6 +376,8 @@ static void admit_gang(struct sched *sched, uint32_t client, bool has_switched)
 		}
 		admit_client(sched, i, has_switched);
 	}
+	if (has_switched)
+		gang_share_ends(sched, client);
 }
 
 /*

@@ -225,6 +225,41 @@ static void a_member_that_comes_late_calls_the_others_off(void **state)
 	assert_true(runs(0) && runs(1));
 }
 
+/* Nothing happens on the other GPU when the last member stops, and its memory is there. */
+static void a_member_comes_back_when_the_last_one_rests_as_it_stops(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 0, SCHED_NONE, 60);
+	rig_at(&rig, 41 * S);
+	stop_done(1);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(40, 20, 0), false), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_IDLE);
+	assert_true(runs(1) && runs(2));
+}
+
+/* Its client on GPU 1 cannot come beside what another one has pinned there, and dies. */
+static void a_member_comes_when_the_one_that_cannot_come_dies(void **state)
+{
+	(void)state;
+	run_member(2, 1, SCHED_NONE, 60);
+	assert_int_equal(rig_memory(&rig, 2, rig_mem(0, 0, 60)), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(i, i);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+	join_on(3, 0);
+	assert_int_equal(into_gang(3, 7, 0), 0);
+	rig_request(&rig, 1, rig_mem(0, 60, 0));
+	ask(0, 60);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	rig_leave(&rig, 1);
+	assert_true(runs(0));
+}
+
 static void a_paused_member_stops_all(void **state)
 {
 	struct sched_event pause = {.type = SCHED_EVENT_PAUSE, .client = 1, .is_paused = true};
@@ -334,6 +369,34 @@ static void a_critical_member_brings_nobody_too_early(void **state)
 	/* Not again and again in the same moment. */
 	assert_true(sched_deadline(&rig.sched) > rig.sched.now_ns + 1);
 	rig_at(&rig, 41 * S);
+	settle();
+	assert_true(runs(0) && runs(1) && !runs(2));
+}
+
+/*
+ * The large one needs nobody to stop, and would wait longer for that. The small one comes last and
+ * needs it, but has its memory there.
+ */
+static void a_member_that_lacks_nothing_leaves_its_victim_to_the_other(void **state)
+{
+	(void)state;
+	rig_turns(&rig, 1);
+	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_GPU,
+							     .bytes = 100 * GIB,
+							     .link_bandwidth = 4 * GIB}),
+			 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(i, 0);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+	run_member(2, 0, SCHED_NONE, 40);
+	rig_request(&rig, 0, rig_mem(0, 60, 0));
+	rig_request(&rig, 1, rig_mem(8, 0, 0));
+	for (uint32_t n = 0; n < 100 && rig.clients[2].state == SCHED_CLIENT_RUNNING; n++) {
+		rig_at(&rig, rig.now + S);
+		/* Not again and again in the same moment. */
+		assert_true(sched_deadline(&rig.sched) > rig.sched.now_ns + 1);
+	}
 	settle();
 	assert_true(runs(0) && runs(1) && !runs(2));
 }
@@ -674,6 +737,59 @@ static void a_member_that_can_be_frozen_again_stops_with_the_others(void **state
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
 }
 
+/* client, which runs, lacks 10 GiB for an allocation. */
+static void grow(uint32_t client)
+{
+	assert_int_equal(rig_memory(&rig, client, rig_want(rig.clients[client].memory, 10, 0)), 0);
+}
+
+/* Each holds what the other one waits for, and its kernels wait for the member that waits. */
+static void two_gangs_that_grow_do_not_deadlock_without_turns(void **state)
+{
+	(void)state;
+	rig.config.anti_thrash = false;
+	assert_int_equal(rig_config(&rig), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		run_member(i, i % 2, i < 2 ? 7 : 9, 50);
+	assert_true(runs(0) && runs(1) && runs(2) && runs(3));
+	grow(0);
+	assert_true(runs(0) && runs(1) && runs(2) && runs(3));
+	assert_int_equal(rig.clients[1].place, SCHED_PLACE_BLOCKED);
+	grow(3);
+	for (int n = 0; n < 4; n++)
+		settle();
+	/* One of them has what it lacked, and the other one is off. */
+	assert_int_equal(runs(0), runs(1));
+	assert_int_equal(runs(2), runs(3));
+	assert_true(runs(0) != runs(2));
+	assert_int_equal(rig.clients[runs(0) ? 0 : 3].memory.resident, 60 * GIB);
+	assert_int_equal(rig.clients[runs(0) ? 0 : 3].memory.wanted, 0);
+	rig_leave(&rig, runs(0) ? 0 : 2);
+	rig_leave(&rig, runs(1) ? 1 : 3);
+	for (int n = 0; n < 4; n++)
+		settle();
+	assert_int_equal(rig_state(&rig, 0) == SCHED_CLIENT_FREE ? runs(2) && runs(3)
+								 : runs(0) && runs(1),
+			 true);
+}
+
+/* Turns are on: whoever waits for memory has its turn, and others go on. */
+static void a_gang_that_grows_is_not_blocked_where_there_are_turns(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 0, SCHED_NONE, 40);
+	grow(0);
+	assert_int_equal(rig.clients[0].place, SCHED_PLACE_BLOCKED);
+	assert_int_equal(rig.clients[1].place, SCHED_PLACE_RUNNING_LOW);
+	rig.config.anti_thrash = false;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(rig.clients[1].place, SCHED_PLACE_BLOCKED);
+	rig.config.anti_thrash = true;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(rig.clients[1].place, SCHED_PLACE_RUNNING_LOW);
+}
+
 static void a_crowd_is_no_gang(void **state)
 {
 	(void)state;
@@ -695,6 +811,8 @@ int main(void)
 		TEST(others_go_on_where_only_one_gpu_is_its_turn),
 		TEST(a_member_that_comes_late_joins_where_it_fits),
 		TEST(a_member_that_comes_late_calls_the_others_off),
+		TEST(a_member_comes_back_when_the_last_one_rests_as_it_stops),
+		TEST(a_member_comes_when_the_one_that_cannot_come_dies),
 		TEST(a_paused_member_stops_all),
 		TEST(a_hung_member_holds_nobody_up),
 		TEST(a_death_while_they_come_lets_the_other_run),
@@ -702,6 +820,7 @@ int main(void)
 		TEST(members_that_do_not_fit_together_are_apart),
 		TEST(members_on_one_gpu_run_together),
 		TEST(a_critical_member_brings_nobody_too_early),
+		TEST(a_member_that_lacks_nothing_leaves_its_victim_to_the_other),
 		TEST(critical_members_stay),
 		TEST(a_gang_waits_for_a_gpu_that_is_out),
 		TEST(a_crowd_on_one_gpu_is_apart),
@@ -719,6 +838,8 @@ int main(void)
 		TEST(a_gpu_that_is_out_is_not_waited_for),
 		TEST(a_critical_client_waits_for_one_drain),
 		TEST(a_member_that_can_be_frozen_again_stops_with_the_others),
+		TEST(two_gangs_that_grow_do_not_deadlock_without_turns),
+		TEST(a_gang_that_grows_is_not_blocked_where_there_are_turns),
 		TEST(a_crowd_is_no_gang),
 	};
 

@@ -13,10 +13,10 @@
 #define TINY   5
 #define NOBODY SCHED_NONE
 
-/* Large ones; small ones on the first card and on the second; one more on the second. */
-enum { LARGE_0, LARGE_1, SMALL_0, SMALL_1, OTHER_1, N_CLIENTS };
+/* Large ones; small ones on the first card and on the second; one more on each. */
+enum { LARGE_0, LARGE_1, SMALL_0, SMALL_1, OTHER_0, OTHER_1, N_CLIENTS };
 
-static const uint32_t gpu_of[N_CLIENTS] = {0, 1, 0, 1, 1};
+static const uint32_t gpu_of[N_CLIENTS] = {0, 1, 0, 1, 0, 1};
 static uint32_t gib_of[N_CLIENTS];
 
 static struct rig rig;
@@ -25,7 +25,7 @@ static int set_up(void **state)
 {
 	(void)state;
 	gib_of[LARGE_0] = gib_of[LARGE_1] = gib_of[OTHER_1] = LARGE;
-	gib_of[SMALL_0] = gib_of[SMALL_1] = SMALL;
+	gib_of[SMALL_0] = gib_of[SMALL_1] = gib_of[OTHER_0] = SMALL;
 	rig_init(&rig);
 	rig.config.switch_mode = SCHED_SWITCH_FIXED;
 	rig.config.switch_fixed_ns = 10 * S;
@@ -165,7 +165,7 @@ static void begin_as(uint32_t large_gang, uint32_t small_gang, enum sched_priori
 	for (uint32_t i = SMALL_0; i <= SMALL_1; i++)
 		join(i, small_gang, SCHED_PRIORITY_NORMAL);
 	for (uint32_t i = SMALL_0; i <= SMALL_1; i++)
-		rig_request(&rig, i, rig_mem(0, SMALL, 0));
+		rig_request(&rig, i, rig_mem(0, gib_of[i], 0));
 	for (uint32_t i = SMALL_0; i <= SMALL_1; i++) {
 		wait_for(i);
 		if (small_gang == NOBODY)
@@ -258,6 +258,50 @@ static void a_member_that_wakes_later_joins_early(void **state)
 	go_on(20 * MS);
 	assert_true(runs(SMALL_0) && runs(SMALL_1));
 	assert_int_equal(rig.clients[SMALL_0].grant, grant);
+}
+
+/* What the gang lacks is on the other card, and fills slowly. */
+static void a_sleeper_passes_a_gang_that_waits_for_another_account(void **state)
+{
+	(void)state;
+	begin_with_sleeping_gang();
+	join(OTHER_0, NOBODY, SCHED_PRIORITY_NORMAL);
+	rig_request(&rig, OTHER_0, rig_mem(0, SMALL, 0));
+	wait_for(OTHER_0);
+	rest(OTHER_0, 200 * MS);
+	wait_for(LARGE_0);
+	go_on(3 * S);
+	set_account(0, 0);
+	set_account(1, 0);
+	ask(SMALL_0);
+	ask(SMALL_1);
+	set_account(0, 6 * S);
+	ask(OTHER_0);
+	go_on(20 * MS);
+	assert_true(runs(OTHER_0));
+	assert_int_equal(rig_status(&rig, OTHER_0).early, SCHED_EARLY_CAME);
+}
+
+/* Sleepers that wait for one account come in the order in which they woke, whatever they cost. */
+static void a_sleeper_waits_behind_a_gang_for_their_own_account(void **state)
+{
+	(void)state;
+	gib_of[SMALL_0] = LARGE;
+	begin_with_sleeping_gang();
+	join(OTHER_0, NOBODY, SCHED_PRIORITY_NORMAL);
+	rig_request(&rig, OTHER_0, rig_mem(0, gib_of[OTHER_0], 0));
+	wait_for(OTHER_0);
+	rest(OTHER_0, 200 * MS);
+	wait_for(LARGE_0);
+	go_on(3 * S);
+	/* Enough for the last one alone. */
+	set_account(0, 1600 * MS);
+	ask(SMALL_0);
+	ask(SMALL_1);
+	ask(OTHER_0);
+	go_on(20 * MS);
+	assert_true(runs(LARGE_0));
+	assert_int_equal(rig.sched.gpus[0].n_early, 0);
 }
 
 /* It has done nothing that sleepers do not. */
@@ -559,6 +603,8 @@ int main(void)
 		TEST(a_gang_of_which_one_has_computed_long_waits),
 		TEST(a_gang_waits_for_the_account_of_each_gpu),
 		TEST(a_member_that_wakes_later_joins_early),
+		TEST(a_sleeper_passes_a_gang_that_waits_for_another_account),
+		TEST(a_sleeper_waits_behind_a_gang_for_their_own_account),
 		TEST(a_member_that_is_called_off_is_a_sleeper_still),
 		TEST(a_gang_makes_way_on_all_gpus_and_is_back),
 		TEST(a_gang_that_drains_makes_way_and_is_back),

@@ -130,7 +130,7 @@ static bool waits_for_mate(const struct sim *sim, uint32_t p)
 		if (sim->world.procs[q].gpu == sim->world.procs[p].gpu)
 			continue;
 		if ((mate->op == OP_COMPUTE && !sim->world.procs[q].is_open) ||
-		    (mate->op == OP_ALLOC && sim->world.config.anti_thrash))
+		    mate->op == OP_ALLOC)
 			return true;
 	}
 	return false;

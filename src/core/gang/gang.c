@@ -52,7 +52,7 @@ void gang_leave(struct sched *sched, uint32_t client)
 	list_remove(LIST_SLOTS(sched->clients, SCHED_LINK_GANG), &gang_at(sched, gang)->members,
 		    client);
 	c->gang = SCHED_NONE;
-	c->is_called = c->is_called_off = c->is_behind = c->is_held = false;
+	c->is_called = c->is_called_off = c->is_behind = c->is_held = c->is_stuck = false;
 	grant_unready(c);
 	if (c->state != SCHED_CLIENT_FREE)
 		fit_change(sched, client);
@@ -147,6 +147,16 @@ static bool member_has_failed(const struct sched_client *c)
 	return c->state == SCHED_CLIENT_RUNNING && c->is_retrying;
 }
 
+/*
+ * Nobody is stopped for a turn, and it waits for memory. The others wait for its kernels, so they
+ * can be stopped as it can: else two gangs that grow would wait for each other on two GPUs.
+ */
+static bool member_is_stuck(const struct sched *sched, const struct sched_client *c)
+{
+	return !sched->config.anti_thrash && c->state == SCHED_CLIENT_RUNNING && c->is_growing &&
+	       c->line == SCHED_LINE_QUEUE;
+}
+
 static bool member_is_off(const struct sched_client *c)
 {
 	if (member_stays(c))
@@ -196,12 +206,14 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 	struct sched_gang *g = gang_at(sched, gang);
 	bool had_drainer = g->has_drainer;
 	bool was_bound = g->is_bound, was_lacking = g->is_lacking, was_off = g->is_off;
+	bool was_stopping = g->is_stopping;
 	bool is_displaced = false;
-	uint32_t n = 0;
+	uint32_t n = 0, had_n = g->n_counted;
 
 	g->has_had = g->members.n > 0 && (g->has_had || g->members.n >= g->size);
 	g->is_lacking = !g->has_had && g->members.n > 0;
 	g->is_off = true;
+	g->is_stopping = g->is_stuck = false;
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];
@@ -210,20 +222,30 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 			continue;
 		n++;
 		g->is_off = g->is_off && member_is_off(c);
+		g->is_stopping = g->is_stopping || gang_member_holds_up(c);
+		g->is_stuck = g->is_stuck || member_is_stuck(sched, c);
 		is_displaced = is_displaced || c->is_displaced;
 	}
 	/* Nobody of it is left to stop, and it may be chosen again in this very step. */
 	if (g->is_off)
 		g->is_yielding = g->makes_way = false;
+	g->is_stopping = g->is_stopping || g->is_yielding;
+	g->n_counted = n;
 	g->is_apart = n > 1 && gang_is_apart(sched, gang);
 	g->is_bound = g->is_lacking || (n > 1 && !g->is_apart);
+	g->is_stuck = g->is_stuck && g->is_bound;
 	gang_count_drainers(sched, gang);
 	/* Members that make way count as those of a gang, or as single clients. */
 	if (g->is_bound != was_bound)
 		gang_change_displaced(sched, gang);
-	/* GPUs are kept for one that is displaced: not until somebody else has an event. */
-	if (g->is_bound != was_bound || g->is_lacking != was_lacking ||
-	    (had_drainer && !g->has_drainer) || (is_displaced && g->is_off != was_off))
+	/*
+	 * The last member that stops may rest then, and another one may leave or hang: nothing more
+	 * happens on the GPUs of those that wait. GPUs are kept for one that is displaced: not
+	 * until somebody else has an event.
+	 */
+	if (g->is_bound != was_bound || g->is_lacking != was_lacking || n < had_n ||
+	    (was_stopping && !g->is_stopping) || (had_drainer && !g->has_drainer) ||
+	    (is_displaced && g->is_off != was_off))
 		gang_look_at_gpus(sched, gang);
 }
 
@@ -260,12 +282,14 @@ static void member_set(struct sched *sched, uint32_t client, bool is_broken)
 	bool is_behind = runs && g->has_drainer && !drains;
 	bool is_held = runs && g->is_held && !(drains && member_has_failed(c));
 	bool is_off = runs && is_broken && !g->is_held && !is_behind && !member_stays(c);
+	bool is_stuck = runs && g->is_stuck && !c->is_growing;
 
-	if (c->is_behind == is_behind && c->is_held == is_held &&
+	if (c->is_behind == is_behind && c->is_held == is_held && c->is_stuck == is_stuck &&
 	    (c->is_called_off == is_off || !runs))
 		return;
 	c->is_behind = is_behind;
 	c->is_held = is_held;
+	c->is_stuck = is_stuck;
 	if (runs)
 		c->is_called_off = is_off;
 	fit_change(sched, client);

@@ -64,6 +64,12 @@ uint32_t gang_head(struct sched *sched, uint32_t gpu);
 bool gang_can_switch(struct sched *sched, uint32_t client);
 bool gang_fits_beside(const struct sched *sched, uint32_t client);
 
+/*
+ * Members of client's gang have been chosen, by a switch. Those on one GPU get their memory in any
+ * order: the turns that may end for one of them may end for all.
+ */
+void gang_share_ends(struct sched *sched, uint32_t client);
+
 /* client is a gang_head(), and its gang waits for nothing but those that came last. */
 bool gang_holds_up(const struct sched *sched, uint32_t client);
 
@@ -100,6 +106,9 @@ bool gang_may_stop_early(const struct sched *sched, uint32_t victim, uint32_t cl
 uint64_t gang_stops_early_ns(const struct sched *sched, uint32_t victim, uint32_t client,
 			     uint64_t least_ns);
 
+/* client comes early, or another member of its gang does that comes on the same GPU. */
+bool gang_comes_early(const struct sched *sched, uint32_t client);
+
 /* client is in a bound gang that was stopped early on another GPU. */
 bool gang_is_displaced(const struct sched *sched, uint32_t client);
 
@@ -122,9 +131,9 @@ void gang_lose_place(struct sched *sched, uint32_t client);
 bool gang_can_come_early(const struct sched *sched, uint32_t client);
 
 /*
- * As plan_early(), for all members of client's gang that wait. Those that come beside all others
- * end nobody's turn: sched_client::ends_ns is 0.
+ * As plan_early(), for all members of client's gang that wait; *ret_here_ns: for those on client's
+ * GPU. Members that come beside all others end nobody's turn: sched_client::ends_ns is 0.
  */
-uint64_t gang_early_ns(struct sched *sched, uint32_t client);
+uint64_t gang_early_ns(struct sched *sched, uint32_t client, uint64_t *ret_here_ns);
 
 #endif

@@ -17,6 +17,7 @@
 #include "core/plan.h"
 #include "core/queue.h"
 #include "core/turn.h"
+#include "core/u64.h"
 
 #include <assert.h>
 
@@ -241,6 +242,33 @@ bool gang_can_switch(struct sched *sched, uint32_t client)
 	return can;
 }
 
+void gang_share_ends(struct sched *sched, uint32_t client)
+{
+	uint64_t ends_ns[SCHED_GPUS_MAX] = {0}, ends_blocked_ns[SCHED_GPUS_MAX] = {0};
+	uint32_t gang = sched->clients[client].gang;
+
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		/* Critical ones end everybody's turn; they come first, and the others need no more.
+		 */
+		if (c->state != SCHED_CLIENT_INCOMING || c->is_resident)
+			continue;
+		ends_ns[c->gpu] = u64_max(ends_ns[c->gpu], c->ends_ns);
+		ends_blocked_ns[c->gpu] = u64_max(ends_blocked_ns[c->gpu], c->ends_blocked_ns);
+	}
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		struct sched_client *c = &sched->clients[i];
+
+		if (c->state != SCHED_CLIENT_INCOMING || c->is_resident)
+			continue;
+		c->ends_ns = ends_ns[c->gpu];
+		c->ends_blocked_ns = ends_blocked_ns[c->gpu];
+	}
+}
+
 bool gang_member_may_pass(const struct sched *sched, uint32_t client)
 {
 	const struct sched_client *c = &sched->clients[client];
@@ -268,8 +296,7 @@ bool gang_fits_beside(const struct sched *sched, uint32_t client)
 
 		if (!gang_counts(c))
 			continue;
-		if (c->state == SCHED_CLIENT_STOPPING || c->is_called_off || c->is_asking ||
-		    gang_member_is_to_pause(c))
+		if (gang_member_holds_up(c))
 			return false;
 		if (c->state == SCHED_CLIENT_WAITING &&
 		    (c->spared_ns == sched->now_ns || !gang_member_may_pass(sched, i)))

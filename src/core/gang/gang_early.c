@@ -50,8 +50,7 @@ bool gang_can_come_early(const struct sched *sched, uint32_t client)
 		if (!gang_counts(c))
 			continue;
 		/* A member that computes for long makes the whole gang no sleeper. */
-		if (!sleeper_is(sched, i) || c->state == SCHED_CLIENT_STOPPING ||
-		    c->is_called_off || c->is_asking || gang_member_is_to_pause(c) ||
+		if (!sleeper_is(sched, i) || gang_member_holds_up(c) ||
 		    c->spared_ns == sched->now_ns)
 			return false;
 		if (c->state == SCHED_CLIENT_WAITING && !member_can_come_early(sched, i))
@@ -60,13 +59,14 @@ bool gang_can_come_early(const struct sched *sched, uint32_t client)
 	return true;
 }
 
-uint64_t gang_early_ns(struct sched *sched, uint32_t client)
+uint64_t gang_early_ns(struct sched *sched, uint32_t client, uint64_t *ret_here_ns)
 {
 	uint64_t ready_ns = sched->now_ns;
 
+	*ret_here_ns = sched->now_ns;
 	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
 	{
-		uint64_t bytes;
+		uint64_t bytes, member_ns;
 		uint32_t n;
 
 		if (!gang_member_waits(&sched->clients[i]))
@@ -76,7 +76,10 @@ uint64_t gang_early_ns(struct sched *sched, uint32_t client)
 			continue;
 		}
 		bytes = gang_added_before(sched, i, &n);
-		ready_ns = u64_max(ready_ns, plan_early_more(sched, i, bytes, n));
+		member_ns = plan_early_more(sched, i, bytes, n);
+		ready_ns = u64_max(ready_ns, member_ns);
+		if (sched->clients[i].gpu == sched->clients[client].gpu)
+			*ret_here_ns = u64_max(*ret_here_ns, member_ns);
 	}
 	return ready_ns;
 }
@@ -143,6 +146,22 @@ uint64_t gang_stops_early_ns(const struct sched *sched, uint32_t victim, uint32_
 		ready_ns = u64_max(ready_ns, sleeper_affords_ns(sched, v->gpu, cost_ns));
 	}
 	return ready_ns;
+}
+
+bool gang_comes_early(const struct sched *sched, uint32_t client)
+{
+	const struct sched_client *c = &sched->clients[client];
+
+	if (sched_comes_early(c))
+		return true;
+	if (!gang_is_bound(sched, client) || c->state != SCHED_CLIENT_INCOMING)
+		return false;
+	GANG_FOR_EACH(sched, c->gang, i)
+	{
+		if (sched->clients[i].gpu == c->gpu && sched_comes_early(&sched->clients[i]))
+			return true;
+	}
+	return false;
 }
 
 bool gang_is_displaced(const struct sched *sched, uint32_t client)

@@ -31,6 +31,13 @@ static inline bool gang_member_is_to_pause(const struct sched_client *c)
 	return c->state == SCHED_CLIENT_RUNNING && c->is_paused && !c->is_not_preemptible;
 }
 
+/* Those that wait are not chosen before it has stopped, or is resumed. */
+static inline bool gang_member_holds_up(const struct sched_client *c)
+{
+	return c->state == SCHED_CLIENT_STOPPING || c->is_called_off || c->is_asking ||
+	       gang_member_is_to_pause(c);
+}
+
 /* It is looked at before the step ends. */
 void gang_mark(struct sched *sched, uint32_t gang);
 
