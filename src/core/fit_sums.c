@@ -67,7 +67,7 @@ static void sums_of_holder(const struct sched_client *c, struct sched_sums *sums
 	sums->n_on = 1;
 	sums->n_holding = 1;
 	sums->n_guests = c->is_guest;
-	sums->n_blocked = c->line == SCHED_LINE_QUEUE || c->is_stuck;
+	sums->n_blocked = c->line == SCHED_LINE_QUEUE;
 	if (c->line == SCHED_LINE_COMING)
 		sums->load = c->load_bytes;
 	if (c->is_fixed || c->is_not_preemptible || c->is_resident) {

@@ -271,7 +271,7 @@ uint32_t plan_stalled(const struct sched *sched, uint32_t gpu)
 
 		for (uint32_t j = g->place[places[i]].last; j != SCHED_NONE && n < LINE_LOOK_AHEAD;
 		     j = sched->clients[j].link[SCHED_LINK_PLACE].prev, n++) {
-			if (sched->clients[j].line == SCHED_LINE_QUEUE &&
+			if (sched->clients[j].counted.n_blocked > 0 &&
 			    !sched->clients[j].is_called_off && fit_by_switch(sched, j) &&
 			    (best == SCHED_NONE || plan_is_rather(sched, j, best)))
 				best = j;
@@ -318,6 +318,10 @@ uint32_t plan_victim(const struct sched *sched, uint32_t gpu, uint32_t client)
 		if (client != SCHED_NONE)
 			ends_ns = place == SCHED_PLACE_BLOCKED ? plan_ends_blocked(sched, g, client)
 							       : sched->clients[client].ends_ns;
+		/* One without memory may be part of a stall, too. */
+		if (client != SCHED_NONE && place == SCHED_PLACE_BARE &&
+		    sched->clients[victim].is_growing)
+			ends_ns = u64_max(ends_ns, plan_ends_blocked(sched, g, client));
 		if (client != SCHED_NONE && gang_comes_early(sched, client) &&
 		    !plan_may_stop_early(sched, victim, client))
 			continue;

@@ -148,7 +148,6 @@ struct sched_gang {
 	bool is_due;         /* in sched::due: its turn has come on all of its GPUs */
 	bool has_drainer;    /* a member that drains runs or stops: the others stop after it */
 	bool is_held;        /* its stop has failed: nobody stops before it is tried again */
-	bool is_stuck;       /* turns are off, and a member that runs waits for memory */
 	bool is_yielding;    /* others need a member's place: those that drain stop first */
 	bool makes_way;      /* is_yielding: for a client that comes early */
 	uint32_t gpus;       /* is_due: bits, of members that wait */
@@ -175,7 +174,7 @@ struct sched_sums {
 	uint32_t n_holding;     /* run, or stop */
 	uint32_t n_guests;      /* of n_holding: with a guest's turn */
 	uint32_t n_displaced;   /* stop, and the GPU is kept for their gangs */
-	uint32_t n_blocked;     /* run, and wait in the queue for memory, or are stuck */
+	uint32_t n_blocked;     /* run, and wait in the queue for memory */
 	uint32_t n_busy;        /* run, or stop, and lack no memory: they may get done */
 };
 
@@ -299,7 +298,7 @@ struct sched_client {
 	bool is_called_off; /* runs: another member does not, so it is stopped at once */
 	bool is_behind;     /* runs: a member that drains stops before it */
 	bool is_held;       /* runs: sched_gang::is_held, and its own stop has not failed */
-	bool is_stuck;      /* runs: turns are off, and another member waits for memory */
+	bool is_stuck;      /* runs: turns are off, and a member on another GPU waits for memory */
 	bool is_ready;      /* comes, and has all; runs as soon as all others that come have */
 
 	struct sched_owner own; /* not its own: outlives it in the slot, as the next one does */

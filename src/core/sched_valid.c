@@ -371,7 +371,7 @@ struct gang_facts {
 	bool is_paused;   /* somebody who runs is, and can be stopped */
 	bool has_drainer; /* somebody who drains runs, and can be stopped, or stops */
 	bool has_failed;  /* such a stop has */
-	bool is_stuck;    /* turns are off, and somebody who runs waits for memory */
+	uint32_t growing; /* bits: GPUs where somebody who runs waits for memory; turns are off */
 };
 
 static bool member_counts(const struct sched_client *c)
@@ -401,6 +401,8 @@ static bool member_is_drainer(const struct sched *sched, const struct sched_clie
 static void check_bound(const struct sched *sched, uint32_t gang, const struct gang_facts *facts)
 {
 	bool is_off = facts->is_broken && !facts->has_failed;
+	bool is_growing =
+		sched->clients[gang].gang_here.is_bound && !facts->is_broken && facts->growing != 0;
 
 	for (uint32_t i = sched->clients[gang].gang_here.members.first; i != SCHED_NONE;
 	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
@@ -416,7 +418,7 @@ static void check_bound(const struct sched *sched, uint32_t gang, const struct g
 		assert(c->is_called_off == (is_off && is_first && !member_stays(c)));
 		assert(c->is_behind == !is_first);
 		assert(c->is_held == (facts->has_failed && !(drains && c->is_retrying)));
-		assert(c->is_stuck == (facts->is_stuck && !c->is_growing));
+		assert(c->is_stuck == (is_growing && !(facts->growing & 1u << c->gpu)));
 	}
 }
 
@@ -439,9 +441,9 @@ static void check_gang(const struct sched *sched, uint32_t gang)
 			continue;
 		facts.is_broken = facts.is_broken || c->state == SCHED_CLIENT_WAITING ||
 				  c->state == SCHED_CLIENT_STOPPING || c->is_asking;
-		facts.is_stuck = facts.is_stuck || (g->is_bound && !sched->config.anti_thrash &&
-						    c->state == SCHED_CLIENT_RUNNING &&
-						    c->is_growing && c->line == SCHED_LINE_QUEUE);
+		if (!sched->config.anti_thrash && c->state == SCHED_CLIENT_RUNNING &&
+		    c->is_growing && c->line == SCHED_LINE_QUEUE)
+			facts.growing |= 1u << c->gpu;
 		facts.is_paused = facts.is_paused || (c->state == SCHED_CLIENT_RUNNING &&
 						      c->is_paused && !c->is_not_preemptible);
 		if (!g->is_bound || !member_is_drainer(sched, c))
@@ -483,6 +485,9 @@ static void check_gang_is_chosen(const struct sched *sched, uint32_t gang)
 			continue;
 		if (sched_gpu_is_due(gpu) || gpu->is_out || gpu->sums.n_displaced > 0 ||
 		    gpu->queue.n > LINE_LOOK_AHEAD)
+			return;
+		/* It was put back, and waits for an event: else it might be chosen for ever. */
+		if (c->spared_ns != SCHED_NO_DEADLINE && c->spared_ns >= c->since_ns)
 			return;
 		waits = i;
 	}

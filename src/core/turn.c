@@ -517,11 +517,17 @@ static void turn_set_wake(struct sched *sched, uint32_t gpu)
 	g->wake_ns = u64_min(ages_ns, g->early_ns);
 	if (plan_stalled(sched, gpu) != SCHED_NONE)
 		g->wake_ns = sched->now_ns + 1; /* put back in this moment */
-	if (g->head == SCHED_NONE || !fit_by_switch(sched, g->head))
+	if (g->head == SCHED_NONE)
 		return;
 	due_ns = sched->clients[g->head].ready_ns;
 	if (due_ns <= sched->now_ns)
 		return;
+	/* Until then nobody passes: turn_head_is_held_up(). */
+	if (!fit_by_switch(sched, g->head)) {
+		if (sched->clients[g->head].due_ns <= sched->now_ns)
+			g->wake_ns = u64_min(g->wake_ns, due_ns);
+		return;
+	}
 	if (!g->is_prepared && due_ns - sched->now_ns <= prepare_ns) {
 		g->is_prepared = true;
 		plan_prepare(sched, g->head);

@@ -64,11 +64,11 @@ static void stop_done(uint32_t client)
 {
 	const struct sched_client *c = &rig.clients[client];
 	uint64_t out = c->drop_bytes < c->memory.resident ? c->drop_bytes : c->memory.resident;
-	uint64_t kept = (c->memory.resident - out) / GIB;
+	struct sched_memory memory = c->memory;
 
-	assert_int_equal(rig_release(&rig, client,
-				     rig_mem(kept, c->memory.swapped / GIB + out / GIB, 0), true),
-			 0);
+	memory.resident -= out;
+	memory.swapped += out;
+	assert_int_equal(rig_release(&rig, client, memory, true), 0);
 }
 
 /* All that is under way comes to its end: stops, evictions, restores and allocations. */
@@ -695,6 +695,35 @@ static void a_paused_member_waits_for_the_one_that_drains(void **state)
 	assert_true(runs(0) && runs(1));
 }
 
+/* client, which runs, lacks 10 GiB for an allocation. */
+static void grow(uint32_t client)
+{
+	assert_int_equal(rig_memory(&rig, client, rig_want(rig.clients[client].memory, 10, 0)), 0);
+}
+
+/* All of a GPU wait for memory; the victim has none, and stops after a member that drains. */
+static void a_stall_waits_for_the_member_that_drains(void **state)
+{
+	(void)state;
+	run_member(2, 0, SCHED_NONE, 50);
+	run_member(0, 0, 7, 0);
+	run_member(1, 1, 7, 60);
+	says_it_drains(1, true);
+	rig.config.mode = SCHED_MODE_SERIAL;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_int_equal(rig_fail(&rig, 2, 2), 0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+	assert_true(runs(0) && runs(2));
+	grow(0);
+	grow(2);
+	/* Not again and again in the same moment. */
+	assert_true(sched_deadline(&rig.sched) > rig.sched.now_ns + 1);
+	stop_done(1);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	stop_done(0);
+	assert_int_equal(rig.clients[2].budget, 60 * GIB);
+}
+
 static void a_gpu_that_is_out_is_not_waited_for(void **state)
 {
 	struct sched_event gpu = {.type = SCHED_EVENT_GPU, .bytes = 100 * GIB, .is_out = true};
@@ -737,12 +766,6 @@ static void a_member_that_can_be_frozen_again_stops_with_the_others(void **state
 	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
 }
 
-/* client, which runs, lacks 10 GiB for an allocation. */
-static void grow(uint32_t client)
-{
-	assert_int_equal(rig_memory(&rig, client, rig_want(rig.clients[client].memory, 10, 0)), 0);
-}
-
 /* Each holds what the other one waits for, and its kernels wait for the member that waits. */
 static void two_gangs_that_grow_do_not_deadlock_without_turns(void **state)
 {
@@ -756,6 +779,7 @@ static void two_gangs_that_grow_do_not_deadlock_without_turns(void **state)
 	assert_true(runs(0) && runs(1) && runs(2) && runs(3));
 	assert_int_equal(rig.clients[1].place, SCHED_PLACE_BLOCKED);
 	grow(3);
+	rig_at(&rig, rig.now + 41 * S);
 	for (int n = 0; n < 4; n++)
 		settle();
 	/* One of them has what it lacked, and the other one is off. */
@@ -835,6 +859,7 @@ int main(void)
 		TEST(a_member_that_drains_and_rests_lets_the_victim_go),
 		TEST(all_members_that_drain_stop_together),
 		TEST(a_paused_member_waits_for_the_one_that_drains),
+		TEST(a_stall_waits_for_the_member_that_drains),
 		TEST(a_gpu_that_is_out_is_not_waited_for),
 		TEST(a_critical_client_waits_for_one_drain),
 		TEST(a_member_that_can_be_frozen_again_stops_with_the_others),

@@ -545,6 +545,31 @@ static void bandwidth_is_measured_at_both_ends(void **state)
 	assert_int_equal(gpu.moved_in, 30 * GIB);
 }
 
+/* The head's time has come, but a victim has had nothing of its turn yet. Then another one comes.
+ */
+static void whoever_fits_passes_when_the_head_is_held_up_no_more(void **state)
+{
+	(void)state;
+	rig.config.switch_fixed_ns = 40 * S;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_run(&rig, 0, 60);
+	rig_at(&rig, 10 * S);
+	rig_start(&rig, 1, 95);
+	rig_at(&rig, 39 * S);
+	rig_run(&rig, 2, 20);
+	rig_at(&rig, 39 * S + 500 * MS);
+	rig_join(&rig, 3);
+	rig_request(&rig, 3, rig_mem(0, 10, 0));
+	assert_int_equal(rig_state(&rig, 3), SCHED_CLIENT_INCOMING);
+	rig_at(&rig, 41 * S);
+	rig_start(&rig, 4, 5);
+	assert_int_equal(rig_state(&rig, 4), SCHED_CLIENT_WAITING);
+	rig_at(&rig, 45 * S);
+	assert_int_equal(rig_state(&rig, 3), SCHED_CLIENT_INCOMING);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_state(&rig, 4), SCHED_CLIENT_RUNNING);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -560,6 +585,7 @@ int main(void)
 		T(due_is_the_end_of_the_last_victims_turn),
 		T(a_small_one_passes_and_postpones_nobody),
 		T(nobody_passes_into_what_is_reserved),
+		T(whoever_fits_passes_when_the_head_is_held_up_no_more),
 		T(what_is_out_comes_back_before_the_grant),
 		T(one_at_a_time_restores),
 		T(a_restore_that_takes_too_long_is_dropped_from_the_plan),

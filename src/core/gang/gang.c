@@ -147,16 +147,6 @@ static bool member_has_failed(const struct sched_client *c)
 	return c->state == SCHED_CLIENT_RUNNING && c->is_retrying;
 }
 
-/*
- * Nobody is stopped for a turn, and it waits for memory. The others wait for its kernels, so they
- * can be stopped as it can: else two gangs that grow would wait for each other on two GPUs.
- */
-static bool member_is_stuck(const struct sched *sched, const struct sched_client *c)
-{
-	return !sched->config.anti_thrash && c->state == SCHED_CLIENT_RUNNING && c->is_growing &&
-	       c->line == SCHED_LINE_QUEUE;
-}
-
 static bool member_is_off(const struct sched_client *c)
 {
 	if (member_stays(c))
@@ -213,7 +203,7 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 	g->has_had = g->members.n > 0 && (g->has_had || g->members.n >= g->size);
 	g->is_lacking = !g->has_had && g->members.n > 0;
 	g->is_off = true;
-	g->is_stopping = g->is_stuck = false;
+	g->is_stopping = false;
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];
@@ -223,7 +213,6 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 		n++;
 		g->is_off = g->is_off && member_is_off(c);
 		g->is_stopping = g->is_stopping || gang_member_holds_up(c);
-		g->is_stuck = g->is_stuck || member_is_stuck(sched, c);
 		is_displaced = is_displaced || c->is_displaced;
 	}
 	/* Nobody of it is left to stop, and it may be chosen again in this very step. */
@@ -233,7 +222,6 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 	g->n_counted = n;
 	g->is_apart = n > 1 && gang_is_apart(sched, gang);
 	g->is_bound = g->is_lacking || (n > 1 && !g->is_apart);
-	g->is_stuck = g->is_stuck && g->is_bound;
 	gang_count_drainers(sched, gang);
 	/* Members that make way count as those of a gang, or as single clients. */
 	if (g->is_bound != was_bound)
@@ -273,8 +261,30 @@ static bool gang_is_broken(const struct sched *sched, uint32_t gang)
 	return g->is_lacking || g->is_yielding;
 }
 
+/*
+ * Bits: GPUs where a member that runs waits for memory, while nobody is stopped for a turn. Those
+ * on other GPUs wait for its kernels, so they can be stopped as it can: else two gangs that grow
+ * would wait for each other on two GPUs.
+ */
+static uint32_t gang_growing_gpus(const struct sched *sched, uint32_t gang)
+{
+	uint32_t gpus = 0;
+
+	if (sched->config.anti_thrash)
+		return 0;
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		if (gang_counts(c) && c->state == SCHED_CLIENT_RUNNING && c->is_growing &&
+		    c->line == SCHED_LINE_QUEUE)
+			gpus |= 1u << c->gpu;
+	}
+	return gpus;
+}
+
 /* Members that drain are called off first, then all others. */
-static void member_set(struct sched *sched, uint32_t client, bool is_broken)
+static void member_set(struct sched *sched, uint32_t client, bool is_broken, uint32_t growing_gpus)
 {
 	struct sched_client *c = &sched->clients[client];
 	const struct sched_gang *g = gang_at(sched, c->gang);
@@ -282,7 +292,7 @@ static void member_set(struct sched *sched, uint32_t client, bool is_broken)
 	bool is_behind = runs && g->has_drainer && !drains;
 	bool is_held = runs && g->is_held && !(drains && member_has_failed(c));
 	bool is_off = runs && is_broken && !g->is_held && !is_behind && !member_stays(c);
-	bool is_stuck = runs && g->is_stuck && !c->is_growing;
+	bool is_stuck = runs && growing_gpus != 0 && !(growing_gpus & 1u << c->gpu);
 
 	if (c->is_behind == is_behind && c->is_held == is_held && c->is_stuck == is_stuck &&
 	    (c->is_called_off == is_off || !runs))
@@ -299,19 +309,22 @@ static void member_set(struct sched *sched, uint32_t client, bool is_broken)
 static bool gang_apply(struct sched *sched, uint32_t gang)
 {
 	struct sched_gang *g = gang_at(sched, gang);
+	uint32_t growing_gpus = 0;
 	bool is_broken;
 
 	/* Its drainers have stopped, or one could not: then the client that comes waits again. */
 	if (!g->has_drainer || g->is_held)
 		g->is_yielding = g->makes_way = false;
 	is_broken = g->is_bound && gang_is_broken(sched, gang);
+	if (g->is_bound && !is_broken)
+		growing_gpus = gang_growing_gpus(sched, gang);
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		struct sched_client *c = &sched->clients[i];
 
 		if (!gang_counts(c))
 			continue;
-		member_set(sched, i, is_broken);
+		member_set(sched, i, is_broken, growing_gpus);
 		/*
 		 * The room that it is to get would be of no use to it now. While others drain, a
 		 * member that runs may still use it.
