@@ -35,6 +35,7 @@
 
 static struct {
 	bool are_running;
+	bool is_return_due; /* shared memory has come in, and openers have not got it yet */
 } moves;
 
 bool agent_moves_are_running(void)
@@ -56,6 +57,10 @@ static bool device_enter_to_move(CUdevice dev, uint64_t bytes, uint64_t max,
 	       pager_context_make(dev, max) && agent_enter_context(dev, ret_place);
 }
 
+/*
+ * Orders may name the same bytes. An eviction that counts on them twice begins too early, waits for
+ * them, and fails as one without host memory does.
+ */
 void agent_moves_sync_coming(void)
 {
 	uint64_t bytes = 0;
@@ -65,14 +70,26 @@ void agent_moves_sync_coming(void)
 	hostmem_set_coming(bytes);
 }
 
-/* Memory of some GPU is on its way out. */
-static bool process_evicts(void)
+/* Memory of some GPU is on its way. */
+static bool process_moves(void)
 {
 	agent_for_each_link (l) {
-		if (l->moving && l->lease.state == LEASE_EVICTING)
+		if (l->moving)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Openers come with this process, and find the memory there. Memory that is about to leave another
+ * GPU must not be given to them, and for a chunk on its way this thread would wait, which moves it.
+ */
+static void moves_return_tickets(void)
+{
+	if (!moves.is_return_due || process_moves())
+		return;
+	moves.is_return_due = false;
+	tickets_return();
 }
 
 /*
@@ -180,14 +197,18 @@ bool agent_moves_evict(struct agent_link *link, uint64_t bytes, uint32_t *ret_ou
 	budget_read(link->dev, &mem);
 	bytes = link_give_unused(link, bytes, &mem);
 	if (!link_may_move(link, bytes)) {
+		link_end_order(link);
 		*ret_outcome = agent_halt_evicted(NVSHARE_OUTCOME_UNSUPPORTED);
 		return false;
 	}
 	*ret_outcome = link_stand(link, bytes);
-	if (*ret_outcome)
+	if (*ret_outcome) {
+		link_end_order(link);
 		return false;
+	}
 	if (!device_enter_to_move(link->dev, bytes ? mem.resident : 0, link->pager_context_max,
 				  &place)) {
+		link_end_order(link);
 		*ret_outcome =
 			agent_halt_evicted(bytes && mem.resident ? NVSHARE_OUTCOME_INVALID_STATE
 								 : NVSHARE_OUTCOME_SUCCESS);
@@ -301,12 +322,8 @@ static uint32_t link_restored(struct agent_link *link, uint32_t outcome,
 {
 	link->in.bytes += move->bytes;
 	link->in.ns += move->ns;
-	/*
-	 * Openers come with this process, and find the memory there. Memory that is about to leave
-	 * another GPU must not be given to them; they get it when the process runs.
-	 */
-	if (outcome == NVSHARE_OUTCOME_SUCCESS && !process_evicts())
-		tickets_return();
+	moves.is_return_due = moves.is_return_due || outcome == NVSHARE_OUTCOME_SUCCESS;
+	moves_return_tickets();
 	hook_debug("device %d: restored %llu bytes in %llu us, outcome %d, %llu taken over",
 		   (int)link->dev, (unsigned long long)move->bytes,
 		   (unsigned long long)(move->ns / 1000), (int)outcome,
@@ -412,9 +429,10 @@ void agent_moves_run(void)
 			clock_nap(u64_min(due_ns - now_ns, MOVES_NAP_NS));
 	}
 	moves.are_running = false;
+	moves_return_tickets();
 }
 
 void agent_moves_reset(void)
 {
-	moves.are_running = false;
+	moves.are_running = moves.is_return_due = false;
 }

@@ -208,13 +208,14 @@ static bool chunk_start_out(struct pager_moving *move, struct pager_chunk *plann
 		chunk_let_go(move, chunk);
 		return true;
 	}
-	if (!chunk->host)
-		chunk->host = chunk_get_host(move, chunk->size);
 	if (!chunk->host) {
-		chunk_keep(chunk);
-		return false;
+		chunk->host = chunk_get_host(move, chunk->size);
+		if (!chunk->host) {
+			chunk_keep(chunk);
+			return false;
+		}
+		move->to_copy -= chunk->size < move->to_copy ? chunk->size : move->to_copy;
 	}
-	move->to_copy -= chunk->size < move->to_copy ? chunk->size : move->to_copy;
 	if (chunk_copy_out(move->mover, chunk, now, &bytes) != CUDA_SUCCESS ||
 	    cuda_real.cuEventRecord(move->mover->events[slot], move->mover->stream) !=
 		    CUDA_SUCCESS) {
