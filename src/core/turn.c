@@ -419,6 +419,14 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 			admit_gang(sched, head, true);
 			return true;
 		}
+		/*
+		 * A critical client that waits on another GPU keeps the gang from a switch, and the
+		 * gang may pass it. Nobody looks at that GPU when the last one leaves this GPU.
+		 */
+		if (gang_fits_beside(sched, head)) {
+			admit_gang(sched, head, false);
+			return true;
+		}
 	}
 	for (uint32_t i = g->queue.first; i != SCHED_NONE && n < LINE_LOOK_AHEAD;
 	     i = turn_next_in_line(sched, i), n++) {

@@ -701,6 +701,32 @@ static void grow(uint32_t client)
 	assert_int_equal(rig_memory(&rig, client, rig_want(rig.clients[client].memory, 10, 0)), 0);
 }
 
+/* The last one leaves on the other GPU, where the gang is next and may come beside all. */
+static void a_gang_passes_a_critical_client_that_grows(void **state)
+{
+	(void)state;
+	rig.config.anti_thrash = false;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_join_as(&rig, 2, SCHED_PRIORITY_CRITICAL, 0, 0);
+	ask(2, 40);
+	assert_int_equal(rig_memory(&rig, 2, rig_mem(40, 0, 0)), 0);
+	run_member(3, 0, SCHED_NONE, 50);
+	run_member(4, 1, SCHED_NONE, 60);
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(i, i);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+	ask(1, 60);
+	ask(0, 1);
+	assert_true(runs(2) && runs(3) && runs(4));
+	assert_int_equal(rig_memory(&rig, 2, rig_want(rig.clients[2].memory, 20, 0)), 0);
+	assert_int_equal(rig.clients[2].line, SCHED_LINE_QUEUE);
+	assert_false(runs(0) || runs(1));
+	rig_leave(&rig, 4);
+	assert_true(runs(0) && runs(1) && runs(3));
+	assert_int_equal(rig.clients[2].line, SCHED_LINE_QUEUE);
+}
+
 /* All of a GPU wait for memory; the victim has none, and stops after a member that drains. */
 static void a_stall_waits_for_the_member_that_drains(void **state)
 {
@@ -860,6 +886,7 @@ int main(void)
 		TEST(all_members_that_drain_stop_together),
 		TEST(a_paused_member_waits_for_the_one_that_drains),
 		TEST(a_stall_waits_for_the_member_that_drains),
+		TEST(a_gang_passes_a_critical_client_that_grows),
 		TEST(a_gpu_that_is_out_is_not_waited_for),
 		TEST(a_critical_client_waits_for_one_drain),
 		TEST(a_member_that_can_be_frozen_again_stops_with_the_others),
