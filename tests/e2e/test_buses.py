@@ -95,13 +95,15 @@ def test_a_process_that_dies_in_the_middle_stops_nobody(node):
 
 
 @pytest.mark.parametrize("call, failed", [
-    ("cuMemUnmap:2", r"evicted .* outcome 2,"),
-    ("cuMemcpyHtoDAsync:2", r"restored .* outcome 5,"),
+    ("cuMemUnmap", r"evicted .* outcome 2,"),
+    ("cuMemcpyHtoDAsync", r"restored .* outcome 5,"),
 ], ids=["out", "in"])
 def test_a_call_that_fails_on_one_loses_nothing(node, call, failed):
-    """The process stays halted, though one of its clients is told that it runs on."""
+    """The process stays halted, though one of its clients is told that it runs on. The probe before an eviction copies,
+    too, so one failure may be the probe's; calls that far apart are not all of probes."""
     armed = node.flag("armed")
-    singles, ring, _ = begin(node, NVSHARE_SIM_FAIL=f"{call}:999", NVSHARE_SIM_FAIL_FROM=str(armed))
+    singles, ring, _ = begin(node, NVSHARE_SIM_FAIL=",".join(f"{call}:{n}:999" for n in (2, 13, 27)),
+                             NVSHARE_SIM_FAIL_FROM=str(armed))
     program = ring.ranks[0]
     armed.touch()
     until("a move failed", lambda: re.search(failed, program.output()))
