@@ -334,6 +334,19 @@ static void what_is_on_its_way_counts(void **state)
 	hostpool_put(a);
 }
 
+/* A slab that is begun between two looks is missing in neither, or in both. */
+static void what_begins_between_two_looks_counts_once(void **state)
+{
+	(void)state;
+	hostmem_set_limit("8MiB");
+	for (int i = 0; i < 3000; i++) {
+		hostpool_begin(6 * MIB, true, NULL);
+		for (int j = 0; j < 20; j++)
+			assert_true(hostpool_has(8 * MIB));
+		hostpool_trim();
+	}
+}
+
 static void a_child_has_nothing_on_its_way(void **state)
 {
 	struct hostpool_part *a;
@@ -403,6 +416,7 @@ int main(void)
 		HOSTPOOL_TEST(knows_what_it_lacks_and_what_is_coming),
 		HOSTPOOL_TEST(nothing_is_left_of_what_was_on_its_way),
 		HOSTPOOL_TEST(what_is_on_its_way_counts),
+		HOSTPOOL_TEST(what_begins_between_two_looks_counts_once),
 		HOSTPOOL_TEST(a_child_has_nothing_on_its_way),
 		HOSTPOOL_TEST(a_child_does_not_have_it),
 	};

@@ -94,14 +94,25 @@ static uint64_t own_missing(uint64_t bytes)
 	return more <= promised || slabs_may_come() ? 0 : more - promised;
 }
 
+/*
+ * What own_missing(bytes) exceeds available by. Other threads may begin a slab between the two
+ * looks; it would be missing in the first and taken in the second. Then both are taken again.
+ */
+static uint64_t lacks_beyond(uint64_t bytes, uint64_t (*available)(uint64_t used))
+{
+	uint64_t touched, more, spare;
+
+	do {
+		touched = touched_bytes();
+		more = own_missing(bytes);
+		spare = more ? available(hostpool_bytes()) : 0;
+	} while (more > spare && touched_bytes() != touched);
+	return more > spare ? more - spare : 0;
+}
+
 uint64_t hostpool_lacks(uint64_t bytes)
 {
-	uint64_t more = own_missing(bytes), available;
-
-	if (!more)
-		return 0;
-	available = hostmem_available(hostpool_bytes());
-	return more > available ? more - available : 0;
+	return lacks_beyond(bytes, hostmem_available);
 }
 
 bool hostpool_has(uint64_t bytes)
@@ -111,9 +122,7 @@ bool hostpool_has(uint64_t bytes)
 
 bool hostpool_may_have(uint64_t bytes)
 {
-	uint64_t more = own_missing(bytes);
-
-	return !more || more <= hostmem_available_soon(hostpool_bytes());
+	return lacks_beyond(bytes, hostmem_available_soon) == 0;
 }
 
 static void slab_register(struct hostpool_slab *slab)
