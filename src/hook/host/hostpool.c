@@ -95,8 +95,8 @@ static uint64_t own_missing(uint64_t bytes)
 }
 
 /*
- * What own_missing(bytes) exceeds available by. Other threads may begin a slab between the two
- * looks; it would be missing in the first and taken in the second. Then both are taken again.
+ * The bytes of own_missing(bytes) that are not available. Other threads may begin a slab between
+ * the two looks. It would be missing in the first and taken in the second, so both are repeated.
  */
 static uint64_t lacks_beyond(uint64_t bytes, uint64_t (*available)(uint64_t used))
 {
