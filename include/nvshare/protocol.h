@@ -240,10 +240,12 @@ enum nvshare_halt {
 	NVSHARE_HALT_COUNT
 };
 
-/* nvshare_lock_released::flags, nvshare_mem_update::flags: why its memory must stay */
+/* nvshare_lock_released::flags, nvshare_mem_update::flags. By the first three memory stays. */
 #define NVSHARE_REPORT_RDMA    (1u << 0) /* the memory may be registered with devices */
 #define NVSHARE_REPORT_NO_PROC (1u << 1) /* without /proc the client cannot find that out */
 #define NVSHARE_REPORT_BYPASS  (1u << 2) /* some of its calls go past the library */
+/* It keeps the GPU for others alone. Only after a word with NVSHARE_TICKET_USED. */
+#define NVSHARE_REPORT_RESTS (1u << 3)
 
 /*
  * Three messages in one, told apart by grant and epoch:
@@ -309,10 +311,16 @@ enum nvshare_ticket {
 	NVSHARE_TICKET_COUNT
 };
 
+/*
+ * nvshare_ticket_word::flags of MOVES and STAYS: others are at work, maybe on memory of the owner's
+ * tickets. So the owner is not idle, even if it does nothing itself.
+ */
+#define NVSHARE_TICKET_USED (1u << 0)
+
 struct nvshare_ticket_word {
 	uint8_t ticket[16];
 	uint32_t word; /* enum nvshare_ticket */
-	uint32_t unused;
+	uint32_t flags;
 };
 
 /* The first one says that the client copies ahead; so it may be all zero. */

@@ -3,6 +3,7 @@
 
 #include "daemon/jobs/job_programs.h"
 #include "daemon/server.h"
+#include "daemon/tickets/ticket_work.h"
 
 /* One pass makes at most so many steps, then the loop comes back to its events. */
 #define DUE_STEPS_MAX 256
@@ -20,6 +21,7 @@ void dispatch_perform(struct server *server, const struct peer *peer,
 		      const struct sched_actions *actions)
 {
 	job_queue_touch(server); /* a program may wait now, or run */
+	ticket_work_changed(server, peer);
 	relay_push_actions(&server->relay, peer->slot, actions);
 	actions_perform(server, actions);
 }

@@ -2,6 +2,7 @@
 #include "daemon/halts.h"
 
 #include "daemon/server.h"
+#include "daemon/tickets/ticket_work.h"
 #include "util/log.h"
 
 /* One word for why the client is not frozen. The status tells more. */
@@ -29,7 +30,7 @@ static const char *halts_stay_reason(uint32_t flags)
 
 void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_t flags)
 {
-	uint32_t stays = flags & ~peer->report_flags;
+	uint32_t stays = flags & ~(peer->report_flags | NVSHARE_REPORT_RESTS);
 	bool is_news;
 
 	if (halt == NVSHARE_HALT_NO_ROOM && peer->is_second_limited)
@@ -38,6 +39,7 @@ void halts_note(struct server *server, struct peer *peer, uint32_t halt, uint32_
 
 	peer->halt = halt;
 	peer->report_flags = flags;
+	ticket_work_changed(server, peer);
 	if (stays)
 		server_log(server, peer->pod.owner, LOG_LEVEL_INFO,
 			   "stays client=%u gpu=%u reason=%s", peer->id, peer->gpu,

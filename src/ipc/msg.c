@@ -194,7 +194,9 @@ static int check_strings(const struct msg *msg)
 	return is_good ? 0 : MSG_E_STRING;
 }
 
-#define REPORT_FLAGS (NVSHARE_REPORT_RDMA | NVSHARE_REPORT_NO_PROC | NVSHARE_REPORT_BYPASS)
+#define REPORT_FLAGS                                                            \
+	(NVSHARE_REPORT_RDMA | NVSHARE_REPORT_NO_PROC | NVSHARE_REPORT_BYPASS | \
+	 NVSHARE_REPORT_RESTS)
 
 static bool claim_in_range(const struct nvshare_claim *claim)
 {
@@ -387,7 +389,8 @@ static int check_ranges(const struct msg *msg)
 			msg->body.status_gang.flags <= (NVSHARE_GANG_APART | NVSHARE_GANG_LACKING);
 		break;
 	case NVSHARE_MSG_TICKET_WORD:
-		is_good = msg->body.ticket_word.word < NVSHARE_TICKET_COUNT;
+		is_good = msg->body.ticket_word.word < NVSHARE_TICKET_COUNT &&
+			  msg->body.ticket_word.flags <= NVSHARE_TICKET_USED;
 		break;
 	case NVSHARE_MSG_ORION:
 		is_good = orion_in_range(&msg->body.orion);

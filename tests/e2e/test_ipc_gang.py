@@ -113,6 +113,53 @@ def test_running_openers_are_frozen_and_go_on(gang, node):
     end(node, owner, opener)
 
 
+def rest(node, sharer):
+    """It has done nothing for a while, and has given its place up; its memory is still on the card."""
+    for word in "on", "off":
+        assert node.ctl("set", "pause", word, str(node.client(sharer.program)["id"])).returncode == 0
+    until("it rests", lambda: node.client(sharer.program)["state"] == "idle")
+
+
+def test_an_opener_stops_for_an_owner_that_rests(gang, node):
+    """Nobody has to wait until the opener's work ends, and it goes on when its gang's turn comes."""
+    owner, opener = gang
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    for i in range(3):
+        rest(node, owner)
+        opener.expect("spin", 1500)
+        opener.tell("fill", 0, WORDS, 20 + i)
+        single = fill_card(node, f"single-{i}")
+        assert swapped(node, owner) >= SHARED
+        assert opener.hear() == "done"
+        owner.expect("verify", 0, WORDS, 20 + i, what="right")
+        assert "not given back in time" not in owner.program.output()
+        until("nobody is paused", lambda: not any(node.client(s.program)["paused"] for s in gang))
+        single.quit()
+    end(node, owner, opener)
+
+
+@pytest.mark.parametrize("of_both", [False, True], ids=["one owner", "two owners"])
+def test_an_owner_stays_while_its_opener_works(node, of_both):
+    """It does nothing itself, and others wait: its memory is in use all the same, until the opener is idle, too."""
+    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="3600", NVSHARE_PREPARE_SEC="3600",
+                         NVSHARE_MOVING_PERCENT="0")
+    owner, opener = Sharer(node, "owner", **GANG), Sharer(node, "opener", **GANG)
+    share(owner, opener)
+    if of_both:
+        share(opener, owner, 1, MIB, 7)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)  # both are idle
+    opener.expect("verify", 0, WORDS, 5, what="right")
+    single.tell("fill", 0, WORDS, 98)
+    opener.expect("spin", 2000)
+    opener.expect("fill", 0, WORDS, 6)
+    assert len(single.answers()) == single.n and swapped(node, owner) == 0
+    assert single.hear() == "done"
+    owner.expect("verify", 0, WORDS, 6, what="right")
+    end(node, owner, opener, single)
+
+
 def test_many_tickets_and_parts_of_chunks_move(gang, node):
     """Small allocations share a chunk, so all of their tickets are taken back with it; large ones have several."""
     owner, opener = gang

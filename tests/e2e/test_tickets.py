@@ -20,9 +20,12 @@ MAGIC = 0x5453564E
 DEPOSIT, WITHDRAW, OPEN, TAKEN, MEMORY, NONE, MOVE, OUT, PARK, CLOSE = range(10)
 UNKNOWN, STARTING, FULL, AWAY, HELD, STAYS = range(1, 7)
 SEEN, OBEYS = 1, 2  # flags
+USED = 1  # of words
+RESTS = 8  # of reports
 TO_MOVE, TO_STAY, TO_PARK, IS_WANTED = range(4)  # words
 FORM = struct.Struct("<IHH16s4I5Q")
 MIB = 1 << 20
+TICKET = b"a" * 16
 
 
 def packet(kind, ticket=b"t" * 16, first=0, n=0, reason=0, memory=(0,) * 5, magic=MAGIC, flags=0):
@@ -138,7 +141,7 @@ class Member(Sharer):
 
     def word(self):
         """The next one."""
-        ticket, word, _ = self.client.expect("TICKET_WORD")
+        ticket, word, self.flags = self.client.expect("TICKET_WORD")
         return ticket, word
 
 
@@ -177,6 +180,78 @@ def test_memory_is_its_owners_when_nobody_holds_it(node):  # noqa: F811
     assert opener.ask(CLOSE, ticket)[0] == TAKEN
     assert take_back(owner, ticket) is None
     assert owner.ask(WITHDRAW, ticket)[0] == TAKEN
+
+
+def opened(node):  # noqa: F811
+    """An owner, whose client gets the GPU, and an opener. Both are of one process, so the opener has that client, too."""
+    node.start()
+    owner, opener = Member(node), Sharer(node)
+    assert owner.leave(TICKET, 1, flags=OBEYS) == TAKEN
+    assert owner.word() == (TICKET, TO_MOVE) and owner.flags == 0
+    assert opener.ask(OPEN, TICKET, flags=OBEYS)[0] == MEMORY
+    owner.client.request()
+    assert owner.word() == (TICKET, TO_MOVE) and owner.flags == USED
+    owner.grant = owner.client.expect("LOCK_OK")[0]
+    return owner, opener
+
+
+def stop(owner):
+    """The owner asks until the opener is stopped for it."""
+    until("a stop", lambda: owner.ask(MOVE, TICKET)[:2] == (NONE, HELD) and "DROP_LOCK" in owner.client.pending())
+    owner.client.release(owner.grant, wants=1)
+
+
+def report(owner, flags):
+    data = wire.packet("MEM_UPDATE", 0, 0, 0, 0, *wire.mem())
+    owner.client.send_raw(data[:-4] + struct.pack("<I", flags))
+
+
+def test_an_owner_hears_whether_others_are_at_work(node):  # noqa: F811
+    owner, opener = opened(node)
+    report(owner, RESTS)
+    assert owner.word() == (TICKET, TO_MOVE) and owner.flags == 0
+    report(owner, 0)
+    assert owner.word() == (TICKET, TO_MOVE) and owner.flags == USED
+    assert opener.ask(CLOSE, TICKET)[0] == TAKEN
+    assert owner.word() == (TICKET, TO_MOVE) and owner.flags == 0
+    assert opener.ask(OPEN, TICKET, flags=OBEYS)[0] == MEMORY
+    assert owner.word() == (TICKET, TO_MOVE) and owner.flags == USED
+    owner.client.release(owner.grant)
+    assert owner.word() == (TICKET, TO_MOVE) and owner.flags == 0
+
+
+def test_an_opener_that_runs_stops_until_the_memory_is_out(node):  # noqa: F811
+    owner, opener = opened(node)
+    stop(owner)
+    assert owner.ask(MOVE, TICKET)[:2] == (NONE, HELD)
+    assert "LOCK_OK" not in owner.client.pending()
+    assert opener.ask(PARK, TICKET)[0] == TAKEN
+    assert take_back(owner, TICKET) is None
+    owner.client.expect("LOCK_OK")
+
+
+def test_nobody_is_stopped_while_turns_are_off(node):  # noqa: F811
+    owner, opener = opened(node)
+    assert node.ctl("-S", "off").returncode == 0
+    assert owner.ask(MOVE, TICKET)[:2] == (NONE, STAYS)
+    owner.client.release(owner.grant)
+    assert owner.word() == (TICKET, TO_MOVE)
+    assert owner.ask(MOVE, TICKET)[:2] == (NONE, HELD)
+    assert opener.ask(PARK, TICKET)[0] == TAKEN
+    assert take_back(owner, TICKET) is None
+
+
+@pytest.mark.parametrize("end", ["the owner asks no more", "the opener closes it", "it is withdrawn", "the owner ends"])
+def test_an_opener_that_is_stopped_goes_on(node, end):  # noqa: F811
+    owner, opener = opened(node)
+    stop(owner)
+    if end == "the opener closes it":
+        assert opener.ask(CLOSE, TICKET)[0] == TAKEN
+    elif end == "it is withdrawn":
+        assert owner.ask(WITHDRAW, TICKET)[0] in (TAKEN, NONE)
+    elif end == "the owner ends":
+        owner.pair.close()
+    owner.client.expect("LOCK_OK")
 
 
 def test_memory_stays_where_a_use_may_be_overlooked(node):  # noqa: F811

@@ -76,12 +76,43 @@ static void an_idle_owner_asks_for_the_gpu_for_its_opener(void)
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
 }
 
+static bool rests(int fd)
+{
+	return fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update.flags & NVSHARE_REPORT_RESTS;
+}
+
+/* Others are at work on its memory, as far as it knows. It says that it is not. */
+static void an_owner_keeps_the_gpu_while_others_use_its_memory(void)
+{
+	int fd;
+
+	check(setenv("NVSHARE_IDLE_MS", "1", 1) == 0);
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
+	fake_set(is_ticket_used, true);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT,
+		  &(struct nvshare_prepare_swap_out){.due_ms = 100000});
+	while (!rests(fd))
+		;
+	clock_nap(CLOCK_NS_PER_SEC);
+	check(gate_get() == GATE_OPEN);
+	(void)rig_pass_gate(&(struct user){.dev = 0});
+	while (rests(fd))
+		;
+	while (!rests(fd))
+		;
+	fake_set(is_ticket_used, false);
+	say(fd, NVSHARE_TICKET_STAYS);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		child_test(a_program_gives_up_what_it_has_open_when_it_has_stopped),
 		child_test(the_gate_opens_when_what_is_open_is_back),
 		child_test(an_idle_owner_asks_for_the_gpu_for_its_opener),
+		child_test(an_owner_keeps_the_gpu_while_others_use_its_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "daemon/peers/claims.h"
 
 #include "daemon/dispatch.h"
+#include "daemon/peers/pauses.h"
 #include "daemon/server.h"
 #include "daemon/shares.h"
 
@@ -201,17 +202,11 @@ static void claims_answer(struct server *server, struct peer *tool, uint32_t seq
 
 /* Not a claim: it ends with the client's connection. */
 static void claims_pause(struct server *server, struct peer *tool, uint32_t seq,
-			 const struct peer *client, uint64_t value)
+			 struct peer *client, uint64_t value)
 {
-	struct sched_event event = {
-		.type = SCHED_EVENT_PAUSE,
-		.client = client->slot,
-		.is_paused = value == 1,
-	};
-
 	if (value > 1)
 		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID, "pause is on or off");
-	else if (dispatch_event(server, &event))
+	else if (pauses_set(server, client, PAUSE_OPERATOR, value == 1))
 		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
 			     "client %u takes no turns, so it can not be paused", client->id);
 	else

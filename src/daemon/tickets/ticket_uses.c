@@ -2,6 +2,7 @@
 #include "daemon/tickets/ticket_uses.h"
 
 #include "daemon/server.h"
+#include "daemon/tickets/ticket_work.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -21,7 +22,7 @@
 
 /* ---- words -------------------------------------------------------------------------- */
 
-static bool peer_is_of(const struct peer *peer, const struct ticket_link *link)
+bool ticket_link_has(const struct ticket_link *link, const struct peer *peer)
 {
 	return peer->state == PEER_STATE_CLIENT && !peer->is_closing && link->pid > 0 &&
 	       peer->cred.pid == link->pid && peer->cred.uid == link->uid;
@@ -31,13 +32,16 @@ static bool peer_is_of(const struct peer *peer, const struct ticket_link *link)
 static bool ticket_say(struct server *server, const struct ticket *ticket,
 		       const struct ticket_link *link, uint32_t word)
 {
-	struct nvshare_ticket_word body = {.word = word};
+	struct nvshare_ticket_word body = {
+		.word = word,
+		.flags = link->n_at_work > 0 ? NVSHARE_TICKET_USED : 0,
+	};
 
 	memcpy(body.ticket, ticket->id, TICKET_LEN);
 	for (uint32_t i = 0; link->obeys && i < server->slots_used; i++) {
 		struct peer *peer = &server->peers[i];
 
-		if (!peer_is_of(peer, link))
+		if (!ticket_link_has(link, peer))
 			continue;
 		server_send_body(server, peer, NVSHARE_MSG_TICKET_WORD, 0, &body);
 		log_debug("ticket-word pid=%d word=%u bytes=%llu", (int)link->pid,
@@ -57,7 +61,7 @@ static uint32_t link_gang(const struct server *server, const struct ticket_link 
 	for (uint32_t i = 0; i < server->slots_used; i++) {
 		const struct peer *peer = &server->peers[i];
 
-		if (!peer_is_of(peer, link))
+		if (!ticket_link_has(link, peer))
 			continue;
 		if (!peer->gang || (gang && peer->gang != gang))
 			return 0;
@@ -73,21 +77,34 @@ static enum ticket_fate ticket_fate(const struct server *server, const struct ti
 {
 	uint32_t gang = link_gang(server, ticket->link);
 	struct sched_gang_status status;
+	bool goes_on = false;
 
 	if (ticket->stays || !ticket->link->obeys || !gang)
 		return TICKET_FATE_STAYS;
 	for (const struct ticket_use *use = ticket->uses; use; use = use->next) {
 		if (!use->link->obeys || link_gang(server, use->link) != gang)
 			return TICKET_FATE_STAYS;
+		goes_on = goes_on || (use->is_held && ticket_work_goes_on(server, use));
 	}
 	sched_gang_status(&server->sched, gang - 1, &status);
-	return status.is_apart ? TICKET_FATE_APART : TICKET_FATE_MOVES;
+	return status.is_apart || goes_on ? TICKET_FATE_APART : TICKET_FATE_MOVES;
 }
 
 static void ticket_tell(struct server *server, struct ticket *ticket, uint32_t word)
 {
 	if (ticket->told != word && ticket_say(server, ticket, ticket->link, word))
 		ticket->told = word;
+}
+
+/* With the word of any of its tickets. Before that may move its owner need not know. */
+void ticket_uses_tell_used(struct server *server, const struct ticket_link *owner)
+{
+	struct ticket *ticket = owner->tickets;
+
+	while (ticket && ticket->told != NVSHARE_TICKET_MOVES)
+		ticket = ticket->next;
+	if (ticket)
+		(void)ticket_say(server, ticket, owner, NVSHARE_TICKET_MOVES);
 }
 
 void ticket_uses_on_due(struct server *server, struct deadline *deadline)
@@ -162,6 +179,7 @@ static struct ticket_use *ticket_use_new(struct server *server, struct ticket *t
 	server->tickets.n_uses++;
 	use->ticket = ticket;
 	use->link = link;
+	ticket_work_begin(server, use);
 	use->next = ticket->uses;
 	ticket->uses = use;
 	use->link_next = link->uses;
@@ -184,6 +202,7 @@ static void ticket_use_end(struct server *server, struct ticket_use **at)
 	if (use->link_next)
 		use->link_next->link_prev = use->link_prev;
 	server->tickets.n_uses--;
+	ticket_work_end(server, use);
 	free(use);
 }
 
@@ -237,6 +256,12 @@ void ticket_uses_leave(struct server *server, struct ticket_link *link, bool is_
 
 /* ---- memory that moves ------------------------------------------------------------------ */
 
+static void ticket_uses_resume(struct server *server, struct ticket *ticket)
+{
+	for (struct ticket_use *use = ticket->uses; use; use = use->next)
+		ticket_work_resume(server, use);
+}
+
 /* false: somebody holds it, and hears that it is to park. */
 static bool ticket_is_free(struct server *server, struct ticket *ticket)
 {
@@ -246,8 +271,10 @@ static bool ticket_is_free(struct server *server, struct ticket *ticket)
 		if (!use->is_held)
 			continue;
 		is_free = false;
-		if (use->told_ns && server->now_ns - use->told_ns < WORD_AGAIN_NS)
+		if (use->told_ns && server->now_ns - use->told_ns < WORD_AGAIN_NS) {
+			ticket_work_await(server, use);
 			continue;
+		}
 		use->told_ns = server->now_ns;
 		(void)ticket_say(server, ticket, use->link, NVSHARE_TICKET_PARK);
 	}
@@ -256,7 +283,9 @@ static bool ticket_is_free(struct server *server, struct ticket *ticket)
 
 enum ticket_reason ticket_take(struct server *server, struct ticket *ticket)
 {
+	ticket->asked_ns = server->now_ns;
 	if (ticket_fate(server, ticket) != TICKET_FATE_MOVES) {
+		ticket_uses_resume(server, ticket);
 		/* The owner acts as if it had heard the word, and later hears when that is over. */
 		ticket->told = NVSHARE_TICKET_STAYS;
 		ticket_uses_changed(server);
@@ -265,6 +294,7 @@ enum ticket_reason ticket_take(struct server *server, struct ticket *ticket)
 	if (!ticket_is_free(server, ticket))
 		return TICKET_HELD;
 	ticket->is_out = true;
+	ticket_uses_resume(server, ticket);
 	return TICKET_REASON_NONE_;
 }
 

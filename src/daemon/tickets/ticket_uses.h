@@ -27,6 +27,7 @@ struct ticket_use {
 	struct ticket *ticket;
 	struct ticket_link *link;
 	bool is_held;
+	bool is_stopped;  /* its process is paused until it has parked */
 	uint64_t told_ns; /* its last PARK */
 };
 
@@ -40,6 +41,7 @@ struct ticket {
 	bool is_out;   /* its owner has taken it, or is about to */
 	uint32_t told; /* enum nvshare_ticket; TICKET_WORD_NONE: nothing is known to have come */
 	uint64_t wanted_ns;     /* the last WANTED */
+	uint64_t asked_ns;      /* the last MOVE */
 	uint32_t serial;        /* the reaper's word for it; not 0 */
 	uint32_t n_closing;     /* descriptors of it that the reaper has */
 	struct ticket *closing; /* tickets::closing */
@@ -59,7 +61,8 @@ void ticket_uses_leave(struct server *server, struct ticket_link *link, bool is_
 
 /*
  * The owner wants the memory for itself. TICKET_REASON_NONE_: no use holds it, and nobody gets it
- * before the owner leaves it again. Holders hear that they are to park.
+ * before the owner leaves it again. Holders hear that they are to park; those that run on are
+ * paused until nobody holds it, or the owner asks no more.
  */
 enum ticket_reason ticket_take(struct server *server, struct ticket *ticket);
 
@@ -70,5 +73,11 @@ void ticket_call(struct server *server, struct ticket *ticket);
 void ticket_uses_changed(struct server *server);
 /* The deadline that ticket_uses_changed() sets. */
 void ticket_uses_on_due(struct server *server, struct deadline *deadline);
+
+/* Openers of owner's tickets have begun to work, or have ended. */
+void ticket_uses_tell_used(struct server *server, const struct ticket_link *owner);
+
+/* peer is a client of the process. */
+bool ticket_link_has(const struct ticket_link *link, const struct peer *peer);
 
 #endif

@@ -6,6 +6,7 @@
 #include "daemon/server.h"
 #include "daemon/tickets/ticket_requests.h"
 #include "daemon/tickets/ticket_uses.h"
+#include "daemon/tickets/ticket_work.h"
 #include "util/clock.h"
 #include "util/container_of.h"
 #include "util/fd.h"
@@ -212,6 +213,7 @@ int tickets_open(struct server *server)
 	int r;
 
 	tickets->settle.on_due = ticket_uses_on_due;
+	tickets->stops.on_due = ticket_work_on_due;
 	tickets->links = calloc(TICKET_LINKS_MAX, sizeof(*tickets->links));
 	if (!tickets->links)
 		return -ENOMEM;

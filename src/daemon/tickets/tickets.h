@@ -48,6 +48,9 @@ struct ticket_link {
 	uint32_t n_fds;         /* that are kept, or promised, for its tickets */
 	struct ticket *tickets; /* its own */
 	struct ticket_use *uses;
+	bool is_at_work;    /* uses: it runs, or waits for that, for its own sake */
+	uint32_t n_at_work; /* uses of its tickets whose processes are at work */
+	uint32_t n_stops;   /* its uses for which it is paused */
 };
 
 struct tickets {
@@ -61,6 +64,8 @@ struct tickets {
 		*closing; /* those with descriptors at the reaper that their owners wait for */
 	uint32_t n_uses;
 	struct deadline settle; /* owners hear whether their memory may move */
+	uint32_t n_stops;       /* uses for which a process is paused */
+	struct deadline stops;  /* n_stops > 0: those go on whose owners have given up */
 	struct reaper reaper;
 	struct event_source reaped;
 };

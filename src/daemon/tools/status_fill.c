@@ -2,6 +2,7 @@
 #include "daemon/tools/status_fill.h"
 
 #include "core/policy/policy.h"
+#include "daemon/peers/pauses.h"
 #include "daemon/server.h"
 #include "nvshare/version.h"
 #include "util/clock.h"
@@ -168,7 +169,7 @@ static uint32_t status_client_flags(const struct peer *peer,
 	       (status->not_preemptible ? NVSHARE_CLIENT_NOT_PREEMPTIBLE : 0) |
 	       (status->fixed ? NVSHARE_CLIENT_FIXED : 0) |
 	       (status->growing ? NVSHARE_CLIENT_GROWING : 0) |
-	       (status->paused ? NVSHARE_CLIENT_PAUSED : 0) |
+	       (peer->pauses & PAUSE_OPERATOR ? NVSHARE_CLIENT_PAUSED : 0) |
 	       (peer->pod.kind == POD_KIND_POD ? NVSHARE_CLIENT_POD : 0) |
 	       (share->is_held ? NVSHARE_CLIENT_HELD : 0) |
 	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |

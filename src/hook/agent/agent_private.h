@@ -157,8 +157,12 @@ void agent_spares_keep(struct agent_link *link);
 uint64_t agent_spares_tick(struct agent_link *link, uint64_t now_ns);
 void agent_spares_reset(void);
 
-/* agent_watch.c: returns when to call it again, AGENT_NEVER while nobody waits. */
+/*
+ * agent_watch.c. tick: returns when to call it again, AGENT_NEVER while nobody waits. rests:
+ * NVSHARE_REPORT_RESTS.
+ */
 uint64_t agent_watch_tick(uint64_t now_ns);
+bool agent_watch_rests(void);
 
 /*
  * agent_slabs.c. may_borrow: the driver can. begin: link is registered. lent: takes fd, which came

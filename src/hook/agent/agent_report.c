@@ -41,6 +41,11 @@ static uint32_t stay_flags(const struct agent_link *link)
 	return 0;
 }
 
+static uint32_t report_flags(const struct agent_link *link)
+{
+	return stay_flags(link) | (agent_watch_rests() ? NVSHARE_REPORT_RESTS : 0);
+}
+
 /* Memory that others may reach is pinned, with memory that was allocated since the last look. */
 static void link_pin_registrable(const struct agent_link *link)
 {
@@ -56,7 +61,7 @@ void agent_report_send(struct agent_link *link)
 		.moved = link->in.bytes,
 		.move_ns = link->in.ns,
 		.halt = agent_halt_how(link),
-		.flags = stay_flags(link),
+		.flags = report_flags(link),
 	};
 
 	link_return_slack(link);
@@ -104,7 +109,7 @@ void agent_report_released(struct agent_link *link, const struct lease_action *a
 		.outcome = action->outcome,
 		.wants = action->wants,
 		.halt = agent_halt_how(link),
-		.flags = stay_flags(link),
+		.flags = report_flags(link),
 	};
 
 	(void)bell_take_changed(link->dev);

@@ -3,6 +3,7 @@
 /*
  * Looks whether the process is idle, while a client waits for its GPU. It is idle when for
  * NVSHARE_IDLE_MS no thread has passed the gate or waited for memory, and submitted work is done.
+ * Then it gives up the GPU, or rests if others are at work on its memory.
  */
 
 #include "hook/agent/agent_private.h"
@@ -11,6 +12,7 @@
 #include "hook/gate/drain.h"
 #include "hook/gate/gate.h"
 #include "hook/memory/budget.h"
+#include "hook/tickets/tickets.h"
 #include "util/clock.h"
 
 #define WATCH_TICK_NS (20 * CLOCK_NS_PER_MS)
@@ -27,7 +29,25 @@ static struct {
 	uint64_t activity; /* gate_activity() at the last look */
 	uint64_t tick_ns;  /* the next look */
 	uint64_t quiet_ns; /* since when the phase is WATCH_QUIET */
+	bool rests;        /* idle, and keeps the GPU for others */
 } watch;
+
+bool agent_watch_rests(void)
+{
+	return watch.rests;
+}
+
+/* Of two owners that have each other's memory open, each would keep the GPU for the other one. */
+static void watch_set_rests(bool rests)
+{
+	if (watch.rests == rests)
+		return;
+	watch.rests = rests;
+	agent_for_each_link (l) {
+		if (l->state == AGENT_LINK_UP)
+			agent_report_send(l);
+	}
+}
 
 /* A program that waits for memory is not idle: it would give up the turn that brings the memory. */
 static bool process_is_watched(void)
@@ -62,6 +82,7 @@ static void watch_look(uint64_t now_ns)
 	if (activity != watch.activity || !gate_quiet()) {
 		watch.activity = activity;
 		watch.phase = WATCH_BUSY;
+		watch_set_rests(false);
 		return;
 	}
 	if (watch.phase == WATCH_BUSY && drain_probe_start(DEVICE_ANY))
@@ -76,6 +97,7 @@ static void watch_look(uint64_t now_ns)
 static void watch_give_up(void)
 {
 	watch.phase = WATCH_BUSY;
+	watch.rests = false;
 	agent_for_each_link (l) {
 		if (l->lease.state != LEASE_HOLDING || !l->lease.grant)
 			continue;
@@ -86,11 +108,21 @@ static void watch_give_up(void)
 	}
 }
 
+/* Memory that others of its gang have open would be taken while they work on it. */
+static void watch_be_idle(void)
+{
+	if (tickets_are_used())
+		watch_set_rests(true);
+	else
+		watch_give_up();
+}
+
 uint64_t agent_watch_tick(uint64_t now_ns)
 {
 	if (!watch_is_needed()) {
 		watch.phase = WATCH_BUSY;
 		watch.tick_ns = 0;
+		watch_set_rests(false);
 		return AGENT_NEVER;
 	}
 	if (now_ns >= watch.tick_ns) {
@@ -101,7 +133,7 @@ uint64_t agent_watch_tick(uint64_t now_ns)
 			watch_give_up();
 		if (watch.phase == WATCH_QUIET &&
 		    now_ns - watch.quiet_ns >= hook_options()->idle_ns)
-			watch_give_up();
+			watch_be_idle();
 	}
 	return watch_is_needed() ? watch.tick_ns : AGENT_NEVER;
 }

@@ -15,6 +15,8 @@ void tickets_hear(const struct nvshare_ticket_word *word)
 		return;
 	}
 	hook_lock(&tickets.lock);
+	if (word->word != NVSHARE_TICKET_WANTED)
+		tickets.are_used = word->flags & NVSHARE_TICKET_USED;
 	for (t = tickets.first; t && memcmp(t->id, word->ticket, TICKET_LEN) != 0;)
 		t = t->next;
 	if (t && word->word == NVSHARE_TICKET_WANTED) {
@@ -37,6 +39,19 @@ bool tickets_are_wanted(void)
 		are_wanted = are_wanted || (t->is_wanted && (t->is_out || t->is_asked));
 	hook_unlock(&tickets.lock);
 	return are_wanted;
+}
+
+bool tickets_are_used(void)
+{
+	bool are_used = false;
+
+	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
+		return false;
+	hook_lock(&tickets.lock);
+	for (const struct ticket *t = tickets.first; t; t = t->next)
+		are_used = are_used || (t->may_move && tickets.are_used);
+	hook_unlock(&tickets.lock);
+	return are_used;
 }
 
 static bool ticket_is_in(const struct ticket *t, CUdeviceptr addr, size_t size)

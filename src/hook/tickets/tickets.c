@@ -435,6 +435,9 @@ static void tickets_bring(void)
 void tickets_renew(bool has_words)
 {
 	__atomic_store_n(&tickets.has_words, has_words, __ATOMIC_RELEASE);
+	hook_lock(&tickets.lock);
+	tickets.are_used = tickets.are_used && has_words;
+	hook_unlock(&tickets.lock);
 	tickets_bring();
 }
 
@@ -464,6 +467,7 @@ void tickets_after_fork_child(void)
 	tickets.first = NULL;
 	tickets.n = 0;
 	tickets.has_words = false;
+	tickets.are_used = false;
 	opened_after_fork_child();
 	ticket_link_after_fork_child();
 }

@@ -70,6 +70,9 @@ void tickets_return(void);
 /* An opener waits for memory of ours that is out. */
 bool tickets_are_wanted(void);
 
+/* Others are at work, maybe on memory of ours that leaves the card with us. */
+bool tickets_are_used(void);
+
 /*
  * The agent's thread, while the process is halted, with nothing that could thaw it. Unmaps what
  * owners want for themselves.

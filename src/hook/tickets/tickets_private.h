@@ -40,6 +40,7 @@ struct tickets {
 	struct ticket *first;
 	unsigned int n; /* atomic: most programs have none, and frees look here alone */
 	bool has_words; /* atomic: tickets_have_words() */
+	bool are_used;  /* by the scheduler's last word */
 	/* The agent's. */
 	uint64_t round;   /* how often all tickets were looked at */
 	uint32_t renewed; /* on this pair */

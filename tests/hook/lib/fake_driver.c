@@ -426,6 +426,11 @@ bool tickets_are_wanted(void)
 	return fake_get(is_ticket_wanted);
 }
 
+bool tickets_are_used(void)
+{
+	return fake_get(is_ticket_used);
+}
+
 void opened_park(void)
 {
 	fake_count(n_parks);

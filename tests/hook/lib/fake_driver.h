@@ -86,6 +86,7 @@ struct fake_driver {
 	int n_parks;          /* opened_park() */
 	int n_returned;       /* tickets_return() */
 	int is_ticket_wanted; /* an opener waits for memory that is out */
+	int is_ticket_used;   /* tickets_are_used() */
 	int is_opened_parked; /* opened memory is not mapped, */
 	int is_opened_away;   /* and cannot be yet */
 };
