@@ -34,6 +34,12 @@ void turn_dispatch(struct sched *sched, uint32_t gpu);
 #define TURN_COMING_MAX  16
 #define TURN_PASSERS_MAX 8
 
+/*
+ * client, in the queue, comes: from now on its target is counted, and room is made. has_switched:
+ * others are stopped for it.
+ */
+void turn_choose(struct sched *sched, uint32_t client, bool has_switched);
+
 /* client, which comes, cannot have the room after all: it goes back to where it stood. */
 void turn_put_back(struct sched *sched, uint32_t client);
 
@@ -48,8 +54,5 @@ static inline uint32_t turn_next_in_line(const struct sched *sched, uint32_t cli
 
 /* client, in the queue, is chosen at once if it fits: however long the queue is. */
 void turn_admit(struct sched *sched, uint32_t client);
-
-/* client, a sleeper that waits, passes nobody whom it must not pass before its turn. */
-bool turn_may_pass_early(const struct sched *sched, uint32_t client);
 
 #endif

@@ -13,6 +13,7 @@
  * meanwhile: else its other GPUs would have other turns, and it would wait for those.
  */
 
+#include "core/early.h"
 #include "core/fit.h"
 #include "core/gang/gang_private.h"
 #include "core/plan.h"
@@ -33,7 +34,7 @@ static bool member_can_come_early(const struct sched *sched, uint32_t client)
 		return true;
 	bytes = gang_added_before(sched, client, &n);
 	return !g->is_out && g->coming.n == 0 && c->waking == SCHED_WAKING_SOON &&
-	       sleeper_is_below_share(sched, client) && turn_may_pass_early(sched, client) &&
+	       sleeper_is_below_share(sched, client) && early_may_pass(sched, client) &&
 	       fit_by_switch_more(sched, client, bytes, n) && n < TURN_COMING_MAX;
 }
 
