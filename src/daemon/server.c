@@ -276,6 +276,7 @@ int server_init(struct server *server, const struct settings *settings)
 
 void server_deinit(struct server *server)
 {
+	server->is_ending = true;
 	/*
 	 * The socket stays if clients are connected. It tells the next instance to wait for them.
 	 */

@@ -14,6 +14,8 @@ from test_ipc import MOMENTS, UNKNOWN, WORDS, Sharer
 SHARED = 60 * MIB
 LARGE = 200 * MIB  # does not fit beside what a gang of these tests has
 GANG = {"NVSHARE_GANG": "g"}
+PATIENT = {"NVSHARE_SWITCH_TIME_MODE": "fixed", "NVSHARE_SWITCH_TIME_FIXED": "3600", "NVSHARE_PREPARE_SEC": "3600",
+           "NVSHARE_MOVING_PERCENT": "0"}  # no turn ends by itself
 
 
 @pytest.fixture(autouse=True)
@@ -142,8 +144,7 @@ def test_an_opener_stops_for_an_owner_that_rests(gang, node):
 @pytest.mark.parametrize("of_both", [False, True], ids=["one owner", "two owners"])
 def test_an_owner_stays_while_its_opener_works(node, of_both):
     """It does nothing itself, and others wait: its memory is in use all the same, until the opener is idle, too."""
-    node.start_scheduler(NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="3600", NVSHARE_PREPARE_SEC="3600",
-                         NVSHARE_MOVING_PERCENT="0")
+    node.start_scheduler(**PATIENT)
     owner, opener = Sharer(node, "owner", **GANG), Sharer(node, "opener", **GANG)
     share(owner, opener)
     if of_both:
@@ -158,6 +159,37 @@ def test_an_owner_stays_while_its_opener_works(node, of_both):
     assert single.hear() == "done"
     owner.expect("verify", 0, WORDS, 6, what="right")
     end(node, owner, opener, single)
+
+
+@pytest.mark.parametrize("turns", ["on", "off"])
+def test_an_owner_does_not_stay_for_an_opener_that_lacks_memory(node, turns):
+    """The opener would wait for the owner, and the owner for the opener."""
+    node.start_scheduler(**PATIENT)
+    owner, opener = Sharer(node, "owner", **GANG), Sharer(node, "opener", **GANG)
+    share(owner, opener)
+    owner.expect("alloc", 1, 80 * MIB)
+    owner.expect("fill", 1, WORDS, 6)
+    until("it may move", lambda: can_move(node, owner))
+    assert node.ctl("-S", turns).returncode == 0
+    opener.expect("alloc", 1, 150 * MIB)
+    owner.expect("verify", 1, WORDS, 6, what="right")
+    end(node, owner, opener)
+
+
+def test_an_owner_does_not_stay_for_others_than_its_gang(node):
+    node.start_scheduler(**PATIENT)
+    owner, opener = Sharer(node, "owner", **GANG), Sharer(node, "opener", **GANG)
+    stranger = Sharer(node, "stranger")
+    share(owner, opener)
+    share(owner, stranger, 1, 4 * MIB)
+    owner.expect("alloc", 2, 80 * MIB)
+    owner.expect("fill", 2, WORDS, 6)
+    until("it may move", lambda: can_move(node, owner))
+    stranger.expect("alloc", 2, 120 * MIB)  # they do not fit beside each other
+    for _ in range(2):
+        owner.expect("verify", 2, WORDS, 6, what="right")
+        stranger.expect("verify", 1, WORDS, 5, what="right")
+    end(node, owner, opener, stranger)
 
 
 def test_many_tickets_and_parts_of_chunks_move(gang, node):

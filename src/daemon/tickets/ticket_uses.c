@@ -34,7 +34,7 @@ static bool ticket_say(struct server *server, const struct ticket *ticket,
 {
 	struct nvshare_ticket_word body = {
 		.word = word,
-		.flags = link->n_at_work > 0 ? NVSHARE_TICKET_USED : 0,
+		.flags = link->n_used > 0 ? NVSHARE_TICKET_USED : 0,
 	};
 
 	memcpy(body.ticket, ticket->id, TICKET_LEN);
@@ -82,7 +82,9 @@ static enum ticket_fate ticket_fate(const struct server *server, const struct ti
 	if (ticket->stays || !ticket->link->obeys || !gang)
 		return TICKET_FATE_STAYS;
 	for (const struct ticket_use *use = ticket->uses; use; use = use->next) {
-		if (!use->link->obeys || link_gang(server, use->link) != gang)
+		/* One without its pair cannot say that it has parked. */
+		if (!use->link->obeys || link_gang(server, use->link) != gang ||
+		    (use->is_held && use->link->is_over))
 			return TICKET_FATE_STAYS;
 		goes_on = goes_on || (use->is_held && ticket_work_goes_on(server, use));
 	}
@@ -93,18 +95,18 @@ static enum ticket_fate ticket_fate(const struct server *server, const struct ti
 static void ticket_tell(struct server *server, struct ticket *ticket, uint32_t word)
 {
 	if (ticket->told != word && ticket_say(server, ticket, ticket->link, word))
-		ticket->told = word;
+		ticket_work_told(server, ticket, word);
 }
 
 /* With the word of any of its tickets. Before that may move its owner need not know. */
-void ticket_uses_tell_used(struct server *server, const struct ticket_link *owner)
+void ticket_uses_tell_used(struct server *server, const struct ticket_link *link)
 {
-	struct ticket *ticket = owner->tickets;
+	const struct ticket *ticket = link->tickets;
 
 	while (ticket && ticket->told != NVSHARE_TICKET_MOVES)
 		ticket = ticket->next;
 	if (ticket)
-		(void)ticket_say(server, ticket, owner, NVSHARE_TICKET_MOVES);
+		(void)ticket_say(server, ticket, link, NVSHARE_TICKET_MOVES);
 }
 
 void ticket_uses_on_due(struct server *server, struct deadline *deadline)
@@ -148,7 +150,7 @@ void tickets_client_changed(struct server *server, const struct peer *peer)
 		if (!link->is_used || link->pid != peer->cred.pid)
 			continue;
 		for (struct ticket *ticket = link->tickets; ticket; ticket = ticket->next)
-			ticket->told = TICKET_WORD_NONE;
+			ticket_work_told(server, ticket, TICKET_WORD_NONE);
 		is_any = true;
 	}
 	if (is_any)
@@ -287,7 +289,7 @@ enum ticket_reason ticket_take(struct server *server, struct ticket *ticket)
 	if (ticket_fate(server, ticket) != TICKET_FATE_MOVES) {
 		ticket_uses_resume(server, ticket);
 		/* The owner acts as if it had heard the word, and later hears when that is over. */
-		ticket->told = NVSHARE_TICKET_STAYS;
+		ticket_work_told(server, ticket, NVSHARE_TICKET_STAYS);
 		ticket_uses_changed(server);
 		return TICKET_STAYS;
 	}

@@ -40,6 +40,7 @@ struct ticket {
 	bool stays;    /* for good: others may have it that are no uses */
 	bool is_out;   /* its owner has taken it, or is about to */
 	uint32_t told; /* enum nvshare_ticket; TICKET_WORD_NONE: nothing is known to have come */
+	uint32_t n_at_work;     /* uses whose processes are at work */
 	uint64_t wanted_ns;     /* the last WANTED */
 	uint64_t asked_ns;      /* the last MOVE */
 	uint32_t serial;        /* the reaper's word for it; not 0 */
@@ -74,8 +75,8 @@ void ticket_uses_changed(struct server *server);
 /* The deadline that ticket_uses_changed() sets. */
 void ticket_uses_on_due(struct server *server, struct deadline *deadline);
 
-/* Openers of owner's tickets have begun to work, or have ended. */
-void ticket_uses_tell_used(struct server *server, const struct ticket_link *owner);
+/* link->n_used is 0 now, or is no more. */
+void ticket_uses_tell_used(struct server *server, const struct ticket_link *link);
 
 /* peer is a client of the process. */
 bool ticket_link_has(const struct ticket_link *link, const struct peer *peer);

@@ -12,11 +12,19 @@
 
 /* ---- who is at work ----------------------------------------------------------------- */
 
-/* One that waits for its turn will be at work in the same turn as the owner. */
+/*
+ * One that waits for its turn will be at work in the same turn as the owner. One that waits for
+ * memory may wait for the owner's.
+ */
 static bool peer_is_at_work(const struct server *server, const struct peer *peer)
 {
-	return sched_client_state(&server->sched, peer->slot) > SCHED_CLIENT_IDLE &&
-	       !(peer->report_flags & NVSHARE_REPORT_RESTS);
+	struct sched_client_status status;
+
+	if (sched_client_state(&server->sched, peer->slot) <= SCHED_CLIENT_IDLE ||
+	    peer->report_flags & NVSHARE_REPORT_RESTS)
+		return false;
+	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
+	return !status.growing;
 }
 
 static bool link_is_at_work(const struct server *server, const struct ticket_link *link)
@@ -30,14 +38,41 @@ static bool link_is_at_work(const struct server *server, const struct ticket_lin
 	return false;
 }
 
-/* by: 1 or -1. The owner hears of the first one that is at work, and of the last. */
-static void owner_count(struct server *server, struct ticket_link *owner, int by)
+/* Others than its gang take other turns: the owner need not wait for them. */
+static bool ticket_is_used(const struct ticket *ticket)
 {
-	bool was_used = owner->n_at_work > 0;
+	return ticket->told == NVSHARE_TICKET_MOVES && ticket->n_at_work > 0;
+}
 
-	owner->n_at_work += (uint32_t)by;
-	if (was_used != (owner->n_at_work > 0))
+/* The ticket was used or not, and may have changed. The owner hears of the first one, and the last.
+ */
+static void owner_count(struct server *server, const struct ticket *ticket, bool was_used)
+{
+	struct ticket_link *owner = ticket->link;
+	bool is_used = ticket_is_used(ticket);
+
+	if (is_used == was_used)
+		return;
+	owner->n_used += is_used ? 1 : (uint32_t)-1;
+	if (owner->n_used == (is_used ? 1 : 0))
 		ticket_uses_tell_used(server, owner);
+}
+
+void ticket_work_told(struct server *server, struct ticket *ticket, uint32_t word)
+{
+	bool was_used = ticket_is_used(ticket);
+
+	ticket->told = word;
+	owner_count(server, ticket, was_used);
+}
+
+/* by: 1 or -1. */
+static void ticket_count(struct server *server, struct ticket *ticket, int by)
+{
+	bool was_used = ticket_is_used(ticket);
+
+	ticket->n_at_work += (uint32_t)by;
+	owner_count(server, ticket, was_used);
 }
 
 static void link_look(struct server *server, struct ticket_link *link)
@@ -48,14 +83,14 @@ static void link_look(struct server *server, struct ticket_link *link)
 		return;
 	link->is_at_work = is_at_work;
 	for (struct ticket_use *use = link->uses; use; use = use->link_next)
-		owner_count(server, use->ticket->link, is_at_work ? 1 : -1);
+		ticket_count(server, use->ticket, is_at_work ? 1 : -1);
 }
 
 void ticket_work_begin(struct server *server, struct ticket_use *use)
 {
 	link_look(server, use->link);
 	if (use->link->is_at_work)
-		owner_count(server, use->ticket->link, 1);
+		ticket_count(server, use->ticket, 1);
 }
 
 void ticket_work_end(struct server *server, struct ticket_use *use)
@@ -63,7 +98,7 @@ void ticket_work_end(struct server *server, struct ticket_use *use)
 	if (server->is_ending)
 		return; /* parts of it are gone */
 	if (use->link->is_at_work)
-		owner_count(server, use->ticket->link, -1);
+		ticket_count(server, use->ticket, -1);
 	ticket_work_resume(server, use);
 }
 

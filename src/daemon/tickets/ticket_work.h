@@ -22,6 +22,9 @@
 void ticket_work_begin(struct server *server, struct ticket_use *use);
 void ticket_work_end(struct server *server, struct ticket_use *use);
 
+/* ticket->told is word from now on. */
+void ticket_work_told(struct server *server, struct ticket *ticket, uint32_t word);
+
 /* peer, a client, may want to run now, or no more. */
 void ticket_work_changed(struct server *server, const struct peer *peer);
 

@@ -72,6 +72,7 @@ static void tickets_leave(struct server *server, struct ticket_link *link, const
 		server_log(server, link->owner, LOG_LEVEL_WARN, "tickets-end pid=%d uid=%u: %s",
 			   (int)link->pid, (unsigned int)link->uid, reason);
 	link->is_over = link->uses && link->pidfd >= 0 && !is_ended;
+	ticket_uses_changed(server);
 	if (link->is_over)
 		return;
 	ticket_uses_leave(server, link, is_ended);

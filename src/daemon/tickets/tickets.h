@@ -48,9 +48,9 @@ struct ticket_link {
 	uint32_t n_fds;         /* that are kept, or promised, for its tickets */
 	struct ticket *tickets; /* its own */
 	struct ticket_use *uses;
-	bool is_at_work;    /* uses: it runs, or waits for that, for its own sake */
-	uint32_t n_at_work; /* uses of its tickets whose processes are at work */
-	uint32_t n_stops;   /* its uses for which it is paused */
+	bool is_at_work;  /* uses: it runs, or waits for that, for its own sake */
+	uint32_t n_used;  /* its tickets that may move, and that others at work have open */
+	uint32_t n_stops; /* its uses for which it is paused */
 };
 
 struct tickets {

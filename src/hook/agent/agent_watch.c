@@ -97,7 +97,7 @@ static void watch_look(uint64_t now_ns)
 static void watch_give_up(void)
 {
 	watch.phase = WATCH_BUSY;
-	watch.rests = false;
+	watch_set_rests(false);
 	agent_for_each_link (l) {
 		if (l->lease.state != LEASE_HOLDING || !l->lease.grant)
 			continue;
