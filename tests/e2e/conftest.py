@@ -12,6 +12,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -39,9 +40,11 @@ print(memory.used)
 
 
 def pytest_configure(config):
-    # A shell that starts a build in the background makes it ignore these, and all of its programs would.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    # A shell that starts a build in the background makes it ignore these, and all of its programs would. Workers
+    # inherit them. On a busy machine one may run its tests in another thread than the main one, which must not set them.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     config.addinivalue_line("markers", "slow: minutes; only in check-e2e-slow")
     config.addinivalue_line("markers", "deep: much as a test of check-e2e; only in check-e2e-deep")
 
