@@ -17,8 +17,7 @@ int dispatch_step(struct server *server, struct sched_event *event,
 	return sched_step(&server->sched, event, ret_actions);
 }
 
-void dispatch_perform(struct server *server, const struct peer *peer,
-		      const struct sched_actions *actions)
+void dispatch_perform(struct server *server, struct peer *peer, const struct sched_actions *actions)
 {
 	job_queue_touch(server); /* a program may wait now, or run */
 	ticket_work_changed(server, peer);

@@ -30,7 +30,7 @@ int dispatch_event(struct server *server, struct sched_event *event);
  */
 int dispatch_step(struct server *server, struct sched_event *event,
 		  struct sched_actions *ret_actions);
-void dispatch_perform(struct server *server, const struct peer *peer,
+void dispatch_perform(struct server *server, struct peer *peer,
 		      const struct sched_actions *actions);
 
 /* peer has used the GPU for gpu_ns more. */

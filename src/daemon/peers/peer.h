@@ -124,6 +124,7 @@ struct peer {
 	bool can_hand_over;         /* NVSHARE_REGISTER_HANDOVER */
 	bool is_watching;           /* it has sent WATCH */
 	bool has_borrowed;          /* it has sent BORROW */
+	bool is_at_work;            /* as tickets/ticket_work.c saw it last */
 	uint32_t pauses;            /* enum pause, bits: for whose sake it must not run */
 	uint32_t gang;              /* its place among server::gangs, and 1; 0: of none */
 	uint64_t gpu_total;         /* bytes of its GPU, as it tells; 0: it does not */

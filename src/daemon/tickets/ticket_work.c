@@ -27,15 +27,19 @@ static bool peer_is_at_work(const struct server *server, const struct peer *peer
 	return !status.growing;
 }
 
-static bool link_is_at_work(const struct server *server, const struct ticket_link *link)
+static bool link_is_at_work(struct server *server, const struct ticket_link *link)
 {
-	for (uint32_t i = 0; i < server->slots_used; i++) {
-		const struct peer *peer = &server->peers[i];
+	bool is_at_work = false;
 
-		if (ticket_link_has(link, peer) && peer_is_at_work(server, peer))
-			return true;
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		struct peer *peer = &server->peers[i];
+
+		if (!ticket_link_has(link, peer))
+			continue;
+		peer->is_at_work = peer_is_at_work(server, peer);
+		is_at_work = is_at_work || peer->is_at_work;
 	}
-	return false;
+	return is_at_work;
 }
 
 /* Others than its gang take other turns: the owner need not wait for them. */
@@ -102,11 +106,15 @@ void ticket_work_end(struct server *server, struct ticket_use *use)
 	ticket_work_resume(server, use);
 }
 
-void ticket_work_changed(struct server *server, const struct peer *peer)
+void ticket_work_changed(struct server *server, struct peer *peer)
 {
 	struct tickets *tickets = &server->tickets;
+	bool was_at_work = peer->is_at_work;
 
 	if (tickets->n_uses == 0 || peer->cred.pid <= 0)
+		return;
+	peer->is_at_work = peer_is_at_work(server, peer);
+	if (peer->is_at_work == was_at_work)
 		return;
 	for (uint32_t i = 0; i < TICKET_LINKS_MAX; i++) {
 		struct ticket_link *link = &tickets->links[i];

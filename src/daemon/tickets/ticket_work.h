@@ -26,7 +26,7 @@ void ticket_work_end(struct server *server, struct ticket_use *use);
 void ticket_work_told(struct server *server, struct ticket *ticket, uint32_t word);
 
 /* peer, a client, may want to run now, or no more. */
-void ticket_work_changed(struct server *server, const struct peer *peer);
+void ticket_work_changed(struct server *server, struct peer *peer);
 
 /* Its process runs, and must not be stopped for an owner. */
 bool ticket_work_goes_on(const struct server *server, const struct ticket_use *use);
