@@ -239,6 +239,7 @@ static void one_comes_in_while_the_other_goes_out(void)
 
 	begin_both(&g);
 	user_start(&user, rig_pass_gate);
+	wait_until(gate_wanted());
 	end(&g, 1, 30 * MIB); /* it says that it waits */
 	n_returned = fake_get(n_returned);
 	fake_restore(g.fd[1], 200 * MIB, 7);
