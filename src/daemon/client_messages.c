@@ -250,6 +250,38 @@ static void client_note_stopped(struct server *server, struct peer *peer,
 	peer->dropped_ns = 0;
 }
 
+static void client_release(struct server *server, struct peer *peer,
+			   const struct nvshare_lock_released *released, struct sched_event *event)
+{
+	bool is_early = released->grant && !released->outcome &&
+			sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING;
+	struct sched_actions actions;
+	int r = dispatch_step(server, event, &actions);
+
+	if (r) {
+		log_debug("ignored client=%u message=LOCK_RELEASED grant=%llu core=%d", peer->id,
+			  (unsigned long long)released->grant, r);
+		return;
+	}
+	trace_client(server, peer,
+		     &(struct nvshare_trace_entry){
+			     .kind = NVSHARE_TRACE_RELEASE,
+			     .detail = (uint8_t)released->outcome,
+			     .value = released->moved,
+			     .ns = released->move_ns,
+		     });
+	if (released->wants)
+		client_note_asked(server, peer);
+	if (!released->outcome) {
+		server_account(server, peer, peer->account.on_card, event->budget);
+		peer->n_failed = 0;
+		peer->is_host_taker = false; /* until it is told to stop again */
+		client_note_stopped(server, peer, released);
+	}
+	client_log_released(server, peer, released, is_early);
+	dispatch_perform(server, peer, &actions);
+}
+
 static void client_on_released(struct server *server, struct peer *peer,
 			       const struct nvshare_lock_released *released)
 {
@@ -267,37 +299,16 @@ static void client_on_released(struct server *server, struct peer *peer,
 		.moved = released->moved,
 		.move_ns = released->move_ns,
 	};
-	struct sched_actions actions;
-	bool is_early = released->grant && !released->outcome &&
-			sched_client_state(&server->sched, peer->slot) == SCHED_CLIENT_RUNNING;
-	int r;
+	bool is_full;
 
 	peer->promised = 0;
 	client_take_memory(server, peer, &released->mem, &event.memory);
 	halts_note(server, peer, released->halt, released->flags);
-	r = dispatch_step(server, &event, &actions);
-	if (r) {
-		log_debug("ignored client=%u message=LOCK_RELEASED grant=%llu core=%d", peer->id,
-			  (unsigned long long)released->grant, r);
-		return;
-	}
-	trace_client(server, peer,
-		     &(struct nvshare_trace_entry){
-			     .kind = NVSHARE_TRACE_RELEASE,
-			     .detail = (uint8_t)released->outcome,
-			     .value = released->moved,
-			     .ns = released->move_ns,
-		     });
-	if (released->wants)
-		client_note_asked(server, peer);
-	if (!released->outcome) {
-		server_account(server, peer, peer->account.on_card, event.budget);
-		peer->n_failed = 0;
-		peer->is_host_taker = false; /* until it is told to stop again */
-		client_note_stopped(server, peer, released);
-	}
-	client_log_released(server, peer, released, is_early);
-	dispatch_perform(server, peer, &actions);
+	/* Measured first: what the core does next may let memory be handed over. */
+	is_full = released->outcome == NVSHARE_OUTCOME_NO_CARD_MEMORY && measure_full(server, peer);
+	client_release(server, peer, released, &event);
+	if (is_full)
+		measure_tell(server, peer->gpu);
 }
 
 static void client_on_mem_update(struct server *server, struct peer *peer,

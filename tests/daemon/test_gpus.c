@@ -470,6 +470,52 @@ static void memory_on_its_way_is_not_external(void **state)
 	assert_int_equal(gpus.at[0].external, 32 * GIB);
 }
 
+/*
+ * A client may bring 40 GiB in, and 30 of others are hidden in that. It finds the card full, and so
+ * they are no longer; at once, because no client can have them.
+ */
+static void a_client_that_finds_the_card_full_shows_what_others_have(void **state)
+{
+	const struct memory_account asked = {
+		.on_card = 5 * GIB, .swapped = 35 * GIB, .budget = 40 * GIB};
+	const struct memory_account doubted = {
+		.on_card = 5 * GIB, .swapped = 35 * GIB, .budget = 40 * GIB, .doubted = 4 * GIB};
+	const struct memory_account other = {.on_card = 10 * GIB, .budget = 10 * GIB};
+	struct gpus gpus;
+
+	(void)state;
+	start_sampling(&gpus);
+	gpus_account(&gpus.at[0], &(struct memory_account){0}, &other, CLOCK_NS_PER_SEC);
+	gpus_account(&gpus.at[0], &(struct memory_account){0}, &asked, CLOCK_NS_PER_SEC);
+	devices[0].used = 47 * GIB;
+	for (uint64_t s = 2; s < 6; s++)
+		(void)gpus_sample(&gpus, 0, s * CLOCK_NS_PER_SEC, 0);
+	assert_int_equal(gpus.at[0].external, 2 * GIB);
+
+	assert_true(gpus_sample_full(&gpus, 0, 6 * CLOCK_NS_PER_SEC, &asked));
+	assert_int_equal(gpus.at[0].external, 32 * GIB);
+	assert_false(gpus_sample_full(&gpus, 0, 6 * CLOCK_NS_PER_SEC, &asked));
+	(void)gpus_sample(&gpus, 0, 7 * CLOCK_NS_PER_SEC, 0);
+	assert_int_equal(gpus.at[0].external, 32 * GIB);
+
+	/* It never falls by that: what is on its way, or of one that has left, is not others'. */
+	gpus.at[0].external = 20 * GIB;
+	gpus.at[0].on_way = 3 * GIB;
+	gpus.at[0].gone = 4 * GIB;
+	assert_true(gpus_sample_full(&gpus, 0, 8 * CLOCK_NS_PER_SEC, &asked));
+	assert_int_equal(gpus.at[0].external, 25 * GIB);
+	gpus.at[0].gone = 10 * GIB;
+	assert_false(gpus_sample_full(&gpus, 0, 9 * CLOCK_NS_PER_SEC, &asked));
+	assert_int_equal(gpus.at[0].external, 25 * GIB);
+
+	/* What it says it has and has not is in no sum. */
+	gpus_account(&gpus.at[0], &asked, &doubted, 10 * CLOCK_NS_PER_SEC);
+	gpus.at[0].gone = 0;
+	gpus.at[0].on_way = 0;
+	assert_true(gpus_sample_full(&gpus, 0, 10 * CLOCK_NS_PER_SEC, &doubted));
+	assert_int_equal(gpus.at[0].external, 36 * GIB);
+}
+
 /* The driver leaves managed memory's place on the card until others need it. */
 static void what_the_driver_keeps_of_managed_memory_is_not_external(void **state)
 {
@@ -837,6 +883,7 @@ int main(void)
 		cmocka_unit_test(nvml_is_not_asked_too_often_nor_for_noise),
 		cmocka_unit_test(a_second_context_has_limits),
 		cmocka_unit_test(memory_on_its_way_is_not_external),
+		cmocka_unit_test(a_client_that_finds_the_card_full_shows_what_others_have),
 		cmocka_unit_test(power_is_a_mean_or_that_of_now),
 	};
 

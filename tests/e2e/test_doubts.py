@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that report memory which NVML does not show, beside programs that need the room."""
 
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -61,6 +62,20 @@ def managed(size):
     values = list(mem())
     values[13] = size
     return tuple(values)
+
+
+@contextlib.contextmanager
+def start_real_liar(node, *args):
+    liar = subprocess.Popen(
+        [sys.executable, real_liar.__file__, str(node.sock_dir / "scheduler.sock"), *map(str, args)],
+        env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )
+    try:
+        assert liar.stdout.readline() == "told\n"
+        yield liar
+    finally:
+        liar.stdin.close()
+        assert liar.wait() == 0
 
 
 def expect_doubted(node):
@@ -170,16 +185,16 @@ def test_honest_programs_are_believed(node):
 def test_what_is_there_counts_whatever_is_said_beyond_it(node, says):
     """To say more than the card has must not make room for others where memory is."""
     node.start_scheduler(**PATIENT, **QUICK)
-    liar = subprocess.Popen(
-        [sys.executable, real_liar.__file__, str(node.sock_dir / "scheduler.sock"), str(150 * MIB), str(says)],
-        env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )
-    try:
-        assert liar.stdout.readline() == "told\n"
+    with start_real_liar(node, 150 * MIB, says) as liar:
         expect_doubted(node)
         gpu = until("the doubt", lambda: (g := node.gpu()) and node.client(liar.pid)["doubted"] and g)
         # The slack of 5 % counts for it.
         assert gpu["available_memory"] <= CARD * 95 // 100 - 150 * MIB
-    finally:
-        liar.stdin.close()
-        assert liar.wait() == 0
+
+
+def test_what_nobody_tells_counts_when_a_client_finds_the_card_full(node):
+    """Until then it might be what that client was to bring in."""
+    node.start_scheduler(NVSHARE_LOG="debug", NVSHARE_RETRY_SEC="3600", **PATIENT)
+    with start_real_liar(node, 100 * MIB, 200 * MIB, "full"):
+        gpu = until("it is others'", lambda: (g := node.gpu()) and g["external_memory"] and g)
+        assert 100 * MIB <= gpu["external_memory"] <= 110 * MIB

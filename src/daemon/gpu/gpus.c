@@ -329,6 +329,35 @@ static uint64_t account_contexts(const struct memory_account *account)
 		u64_excess(account->doubted, u64_excess(account->on_card, account->contexts)));
 }
 
+/* Of its budget, what it does not have. */
+static uint64_t account_unused(const struct memory_account *account)
+{
+	return account_larger(account) - u64_excess(account->on_card, account->doubted);
+}
+
+/*
+ * Samples find the bytes of others within a range only, and the range is wide while a client may
+ * bring memory in. The client that found the card full has what it has reported, and no more.
+ */
+bool gpus_sample_full(struct gpus *gpus, uint32_t index, uint64_t now_ns,
+		      const struct memory_account *account)
+{
+	struct gpu *gpu = &gpus->at[index];
+	uint64_t allowed = gpu->allowed - account_unused(account);
+	uint64_t total, used, external;
+
+	if (!gpu->device || !nvml_memory(&gpus->nvml, gpu->device, &total, &used))
+		return false;
+	external = u64_excess(used, allowed + gpu->on_way + gpu->gone);
+	if (external < gpu->external + SAMPLE_NOISE)
+		return false;
+	gpu->sample = external;
+	gpu->sampled_ns = now_ns;
+	gpu->rise_ns = 0;
+	gpu->external = external;
+	return true;
+}
+
 uint64_t gpus_footprint(const struct memory_account *account)
 {
 	return account->on_card + account->second + account->swapped;

@@ -123,6 +123,13 @@ struct memory_account {
 	bool is_critical;  /* it keeps its memory */
 };
 
+/*
+ * gpus_sample() for a client that found the card full although its budget allows more than it has.
+ * external only rises, and at once.
+ */
+bool gpus_sample_full(struct gpus *gpus, uint32_t index, uint64_t now_ns,
+		      const struct memory_account *account);
+
 uint64_t gpus_footprint(const struct memory_account *account); /* on the card and in host memory */
 /*
  * The client of account leaves. Its memory stays in use until its process has ended. Call

@@ -95,7 +95,7 @@ static void measure_outsiders(struct server *server, uint32_t index, uint64_t ca
 /* came: bytes of clients that were taken for others' (gpus_sample()). */
 static void measure_gpu(struct server *server, uint32_t index, uint64_t came)
 {
-	handover_note(server, index);
+	handover_note(server, index, NULL);
 	if (server->gpus.at[index].device)
 		measure_outsiders(server, index, came);
 	if (gpus_sample(&server->gpus, index, server->now_ns, came))
@@ -143,6 +143,14 @@ void measure_sample_all(struct server *server)
 		if (server->gpus.at[i].device)
 			measure_sample(server, i);
 	}
+}
+
+/* A restore that has failed takes nothing over any more, so nothing is on its way to peer. */
+bool measure_full(struct server *server, const struct peer *peer)
+{
+	handover_note(server, peer->gpu, peer);
+	return !grace_is_on(server) &&
+	       gpus_sample_full(&server->gpus, peer->gpu, server->now_ns, &peer->account);
 }
 
 static void measure_plan(struct server *server, uint64_t at_ns)

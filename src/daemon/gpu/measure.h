@@ -36,6 +36,12 @@ void measure_wake(struct server *server);
 void measure_sample(struct server *server, uint32_t index);
 void measure_sample_all(struct server *server);
 
+/*
+ * peer, whose account is up to date, found the card full within its budget. true: others have more
+ * than the core knows, and measure_tell() has to follow.
+ */
+bool measure_full(struct server *server, const struct peer *peer);
+
 /* The grace has ended: what clients have by their reports is there for certain. */
 void measure_end_grace(struct server *server, uint32_t index);
 

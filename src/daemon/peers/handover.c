@@ -109,13 +109,13 @@ bool handover_drop(struct server *server, struct peer *from, uint32_t to,
  * Bytes that have left the giver are in nobody's report until the taker has them. They are at
  * most as many as the taker lacks. There are none when the taker does not come in any more.
  */
-void handover_note(struct server *server, uint32_t index)
+void handover_note(struct server *server, uint32_t index, const struct peer *except)
 {
 	struct gpu *gpu = &server->gpus.at[index];
 	const struct peer *taker = gpu->taker ? &server->peers[gpu->taker - 1] : NULL;
 
 	gpu->on_way = 0;
-	if (taker && taker->state == PEER_STATE_CLIENT && taker->gpu == index &&
+	if (taker && taker != except && taker->state == PEER_STATE_CLIENT && taker->gpu == index &&
 	    sched_client_state(&server->sched, taker->slot) == SCHED_CLIENT_INCOMING)
 		gpu->on_way = taker->mem.swapped < gpu->total ? taker->mem.swapped : gpu->total;
 	else

@@ -24,7 +24,10 @@ struct peer;
 bool handover_drop(struct server *server, struct peer *from, uint32_t to,
 		   const struct nvshare_drop_lock *drop);
 
-/* Before GPU index is measured: what may be on its way there (gpu::on_way). */
-void handover_note(struct server *server, uint32_t index);
+/*
+ * Before GPU index is measured: what may be on its way there (gpu::on_way). except: a client that
+ * takes nothing over any more; NULL: none.
+ */
+void handover_note(struct server *server, uint32_t index, const struct peer *except);
 
 #endif
