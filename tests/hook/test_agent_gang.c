@@ -130,12 +130,31 @@ static void workers_of_a_launcher_are_a_gang_that_waits_for_nobody(void)
 
 	check(setenv("TORCHELASTIC_RUN_ID", "run", 1) == 0);
 	check(setenv("LOCAL_WORLD_SIZE", "2", 1) == 0);
+	check(setenv("NVSHARE_GANG_SIZE", "4", 1) == 0); /* it is for a gang of the user's own */
 	fake_listen(rig_dir);
 	user_start(&user, rig_use_device);
 	(void)admit(&fd);
 	gang = fake_expect(fd, NVSHARE_MSG_GANG).body.gang;
 	check(strncmp(gang.name, "torchrun-run-", 13) == 0 && gang.size == 0);
 	check(user_finish(&user) == CUDA_SUCCESS);
+}
+
+/* It may have lost members by now. */
+static void one_that_ran_before_the_first_scheduler_waits_for_no_members(void)
+{
+	static struct user user = {.dev = 0};
+	int fd;
+
+	check(setenv("NVSHARE_GANG", "mine", 1) == 0);
+	check(setenv("NVSHARE_GANG_SIZE", "2", 1) == 0);
+	user_start(&user, rig_use_device);
+	check(user_finish(&user) == CUDA_SUCCESS);
+	check(agent_add_context(CONTEXT, 0, 0));
+	user_start(&user, rig_pass_gate);
+	check(user_finish(&user) == CUDA_SUCCESS);
+	fake_listen(rig_dir);
+	check(admit(&fd).flags & NVSHARE_REGISTER_RUNNING);
+	expect_gang(fd, "mine", 0);
 }
 
 /* The other connection is as it was. */
@@ -746,6 +765,7 @@ int main(void)
 		child_test(the_gate_waits_for_both),
 		child_test(a_named_gang_is_told_before_the_lock_is_asked_for),
 		child_test(workers_of_a_launcher_are_a_gang_that_waits_for_nobody),
+		child_test(one_that_ran_before_the_first_scheduler_waits_for_no_members),
 		child_test(a_connection_that_is_made_anew_joins_again),
 		child_test(one_that_has_run_waits_for_no_members_any_more),
 		child_test(an_older_scheduler_is_told_nothing_and_the_user_why),

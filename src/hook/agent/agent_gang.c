@@ -17,14 +17,22 @@ static bool process_has_several(void)
 	return agent_link_next(agent_link_next(NULL)) != NULL;
 }
 
+/*
+ * Once it has run, it waits for nobody: a member may have ended before a new scheduler came. Before
+ * the first scheduler it ran without one. The size is that of the user's own gang.
+ */
+static uint32_t link_gang_size(const struct agent_link *link)
+{
+	const struct hook_options *options = hook_options();
+	bool has_begun = link->has_run || link->is_running;
+
+	return *options->gang && !options->is_gang_found && !has_begun ? options->gang_size : 0;
+}
+
 static void link_join(struct agent_link *link)
 {
-	struct nvshare_gang body = {0};
+	struct nvshare_gang body = {.size = link_gang_size(link)};
 
-	/* Once it has run, it waits for nobody: a member may have ended before a new scheduler
-	 * came. */
-	if (*hook_options()->gang && !link->has_run)
-		body.size = hook_options()->gang_size;
 	(void)snprintf(body.name, sizeof(body.name), "%s", hook_options()->gang);
 	link->is_in_gang = true;
 	agent_link_send(link, NVSHARE_MSG_GANG, &body);
