@@ -241,6 +241,21 @@ static void a_job_without_a_step_is_no_gang(void **unused)
 	assert_string_equal(found(), "");
 }
 
+/* The tasks do not need each other. What a launcher starts in one of them does. */
+static void a_step_whose_tasks_stand_alone_is_no_gang(void **unused)
+{
+	(void)unused;
+	begin_slurm();
+	set("SLURM_NVSHARE_GANG", "off");
+	assert_string_equal(found(), "");
+	set("SLURM_NVSHARE_GANG", "pair");
+	assert_memory_equal(found(), "slurm-4711-", strlen("slurm-4711-"));
+	set("SLURM_NVSHARE_GANG", "off");
+	set("TORCHELASTIC_RUN_ID", "run");
+	set("LOCAL_WORLD_SIZE", "2");
+	assert_memory_equal(found(), "torchrun-run-", strlen("torchrun-run-"));
+}
+
 static void the_inner_launcher_names_the_gang(void **unused)
 {
 	(void)unused;
@@ -268,6 +283,7 @@ int main(void)
 		cmocka_unit_test(a_worker_that_is_alone_on_its_node_is_in_no_gang),
 		cmocka_unit_test(only_plain_counts_of_tasks_are_known),
 		cmocka_unit_test(a_job_without_a_step_is_no_gang),
+		cmocka_unit_test(a_step_whose_tasks_stand_alone_is_no_gang),
 		cmocka_unit_test(the_inner_launcher_names_the_gang),
 	};
 

@@ -173,7 +173,8 @@ def test_the_tasks_of_a_step_on_a_node_are_a_gang(cluster):
     first, second = names("srun -w node1 -n 2 --nvshare env")
     assert first == second and re.fullmatch(r"slurm-\d+\.0", first)
     assert names("srun -w node1 -n 1 --nvshare env") == []
-    assert names("srun -w node1 -n 2 --nvshare-gang=off env") == []
+    alone = cluster.run("srun -w node1 -n 2 --nvshare-gang=off env")
+    assert re.findall(r"^(?:NVSHARE_GANG|SLURM_NVSHARE_GANG)=(.*)$", alone, re.MULTILINE) == ["off", "off"]
     assert names("env NVSHARE_GANG_AUTO=0 srun -w node1 -n 2 --nvshare env") == []
     assert names("env NVSHARE_GANG=own srun -w node1 -n 1 --nvshare env") == ["own"]
     assert names("srun -w node1 -n 1 --nvshare-gang=pair env") == ["pair"]

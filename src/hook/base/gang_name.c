@@ -57,15 +57,19 @@ static uint64_t pmix_count(variable_get *get)
 	return number_of(get, "OMPI_COMM_WORLD_LOCAL_SIZE");
 }
 
-/* "4" and "4(x2)": four tasks on each node. A list of other forms does not say which node is ours.
+/*
+ * "4" and "4(x2)": four tasks on each node. A list of other forms does not say which node is ours.
+ * With the option --nvshare-gang=off the tasks of a step do not belong together.
  */
 static uint64_t slurm_count(variable_get *get)
 {
 	const char *value = value_of(get, "SLURM_STEP_TASKS_PER_NODE"), *repeat, *end;
+	const char *option = value_of(get, "SLURM_NVSHARE_GANG");
 	char digits[16] = "", nodes[16] = "";
 	uint64_t n_tasks, n_nodes;
 
-	if (!value || number_of(get, "SLURM_NTASKS") < 2 || !value_of(get, "SLURM_STEP_ID"))
+	if (!value || number_of(get, "SLURM_NTASKS") < 2 || !value_of(get, "SLURM_STEP_ID") ||
+	    (option && !strcmp(option, "off")))
 		return 0;
 	repeat = strstr(value, "(x");
 	if (!repeat)
