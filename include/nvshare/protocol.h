@@ -44,7 +44,8 @@
 #define NVSHARE_SLICE_US_MIN        100u
 #define NVSHARE_SLICE_US_MAX        10000000u
 #define NVSHARE_HOLD_US_MAX         60000000u
-#define NVSHARE_GANG_SIZE_MAX       100000u
+#define NVSHARE_GANG_SIZE_MAX       100000u /* in messages */
+#define NVSHARE_GANG_MEMBERS_MAX    256u    /* clients that a gang can have */
 
 #define NVSHARE_NAME_LEN 64
 #define NVSHARE_POD_LEN  128

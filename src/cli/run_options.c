@@ -115,8 +115,8 @@ static int options_take(struct run_options *options, const char *name, const cha
 		return word_set(submit->gpus, sizeof(submit->gpus), value);
 	}
 	if (!strcmp(name, "gang-size")) {
-		*ret_allowed = "a whole number from 1 to 100000";
-		r = number_set(value, 1, NVSHARE_GANG_SIZE_MAX, &number);
+		*ret_allowed = "a whole number from 1 to 256";
+		r = number_set(value, 1, NVSHARE_GANG_MEMBERS_MAX, &number);
 		options->gang_size = r ? 0 : (uint32_t)number;
 		return r;
 	}
@@ -226,6 +226,21 @@ static bool options_has_gang(const struct run_options *options)
 	return options->gang[0] && options->gang_size > 1;
 }
 
+static int options_check_gang(const struct run_options *options)
+{
+	const char *wrong = NULL;
+
+	if (options->gang_size && !options->gang[0])
+		wrong = "--gang-size is that of a gang: name it with --gang";
+	else if (options_has_gang(options) && options->submit.flags & NVSHARE_SUBMIT_NO_WAIT)
+		wrong = "a job of a gang waits for the others: --no-wait does not go with --gang"
+			" and --gang-size";
+	if (!wrong)
+		return CLI_EXIT_OK;
+	(void)fprintf(stderr, "nvsharectl: %s\n", wrong);
+	return CLI_EXIT_USAGE;
+}
+
 int run_options_parse(char *const *args, bool has_command, const char *env_gpus,
 		      struct run_options *ret)
 {
@@ -246,11 +261,8 @@ int run_options_parse(char *const *args, bool has_command, const char *env_gpus,
 				      " -- COMMAND...\n");
 		r = CLI_EXIT_USAGE;
 	}
-	if (!r && options_has_gang(ret) && ret->submit.flags & NVSHARE_SUBMIT_NO_WAIT) {
-		(void)fprintf(stderr, "nvsharectl: a job of a gang waits for the others: --no-wait"
-				      " does not go with --gang and --gang-size\n");
-		r = CLI_EXIT_USAGE;
-	}
+	if (!r)
+		r = options_check_gang(ret);
 	if (!r && !has_command && *args) {
 		(void)fprintf(stderr, "nvsharectl: place takes options alone, not '%.40s'\n",
 			      *args);

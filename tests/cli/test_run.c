@@ -83,7 +83,7 @@ static void the_command_begins_at_the_first_word(void **state)
 
 static void a_gang_has_a_name_and_a_size(void **state)
 {
-	static const char *const bad[] = {"0", "-1", "100001", "", "x", "1.5"};
+	static const char *const bad[] = {"0", "-1", "257", "", "x", "1.5"};
 	char name[NVSHARE_GANG_LEN + 1];
 	struct run_options options;
 
@@ -102,9 +102,15 @@ static void a_gang_has_a_name_and_a_size(void **state)
 	assert_int_equal(run_options_parse(ARGS("--gang", "", "true"), true, NULL, &options),
 			 CLI_EXIT_USAGE);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		assert_int_equal(run_options_parse(ARGS("--gang-size", bad[i], "true"), true, NULL,
-						   &options),
-				 CLI_EXIT_USAGE);
+		assert_int_equal(
+			run_options_parse(ARGS("--gang", "g", "--gang-size", bad[i], "true"), true,
+					  NULL, &options),
+			CLI_EXIT_USAGE);
+	assert_int_equal(run_options_parse(ARGS("--gang-size", "2", "true"), true, NULL, &options),
+			 CLI_EXIT_USAGE);
+	assert_int_equal(run_options_parse(ARGS("--gang", "g", "--gang-size", "256", "true"), true,
+					   NULL, &options),
+			 0);
 	/* The first member always waits for the others. */
 	assert_int_equal(
 		run_options_parse(ARGS("--gang", "g", "--gang-size", "2", "--no-wait", "true"),

@@ -180,6 +180,8 @@ static void gangs_leave(struct server *server, const struct peer *peer, uint32_t
 		server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "gang-end gang=%u", number);
 }
 
+_Static_assert(NVSHARE_GANG_MEMBERS_MAX == SCHED_GANG_MAX, "users are told how many there may be");
+
 /* The gang has as many members as the core takes. The client is in none, here and in the core. */
 static void gangs_refuse(struct server *server, struct peer *peer)
 {

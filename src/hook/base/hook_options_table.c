@@ -223,8 +223,8 @@ const struct setting hook_options_table[] = {
 
 	OWN("NVSHARE_GANG", gang, gang, "programs of one name compute together, or not at all",
 	    .unset = "none"),
-	ROW("NVSHARE_GANG_SIZE", NUMBER, gang_size, uint32_t, 0, NVSHARE_GANG_SIZE_MAX,
-	    "none of the gang runs before so many of its clients have come"),
+	ROW("NVSHARE_GANG_SIZE", NUMBER, gang_size, uint32_t, 0, NVSHARE_GANG_MEMBERS_MAX,
+	    "none of the gang runs before so many of its programs have come"),
 	SWITCH("NVSHARE_GANG_AUTO", gang_auto, "the workers of a known launcher are a gang"),
 
 	OWN("NVSHARE_ORION_SM_THRESHOLD", orion_sm_ppm, ratio,
