@@ -5,8 +5,9 @@
 /*
  * Gangs: clients that run on all of their GPUs together, or on none. README.md has the rules.
  *
- * A gang is bound while it has two members or more that the rules concern. Members of a gang that
- * is not bound are like all other clients.
+ * A gang is bound while it lacks members of its size, or has two or more that the rules concern and
+ * that can run together. It is apart if on some GPU they cannot. Members of a gang that is not
+ * bound are like all other clients.
  *
  * The members' states change one at a time. gang_settle() looks at each gang that has changed. If a
  * member waits, stops, or would run and is paused, it calls the other members off.
@@ -36,7 +37,7 @@ static inline bool gang_is_bound(const struct sched *sched, uint32_t client)
 	return gang != SCHED_NONE && sched->clients[gang].gang_here.is_bound;
 }
 
-/* Brings the members of struct sched_gang up to date, of those that have changed. */
+/* Brings the fields of struct sched_gang up to date, of gangs that have changed. */
 void gang_count(struct sched *sched);
 
 /* Carries the rules out for those. true: GPUs are to be looked at again. */
