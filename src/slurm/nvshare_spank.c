@@ -276,9 +276,6 @@ static void task_set_gang(struct task *task)
 		task_setenv(task, "NVSHARE_GANG", gang);
 	else
 		(void)spank_unsetenv(task->spank, "NVSHARE_GANG");
-	/* The library knows the steps of Slurm by itself, and torchrun, which a task may run. */
-	if (!strcmp(plugin.options.gang, TASK_GANG_OFF))
-		task_setenv(task, "SLURM_NVSHARE_GANG", TASK_GANG_OFF);
 	if (!task_environment_is_together(&facts))
 		return;
 	task->together.size = facts.n_tasks;

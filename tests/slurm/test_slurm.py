@@ -173,11 +173,22 @@ def test_the_tasks_of_a_step_on_a_node_are_a_gang(cluster):
     first, second = names("srun -w node1 -n 2 --nvshare env")
     assert first == second and re.fullmatch(r"slurm-\d+\.0", first)
     assert names("srun -w node1 -n 1 --nvshare env") == []
-    alone = cluster.run("srun -w node1 -n 2 --nvshare-gang=off env")
+    cluster.machine.write("/tmp/job.sh", "#!/bin/sh\nsrun /usr/bin/env\n", is_root=False)
+    job = cluster.run("sbatch --parsable --export=NONE -w node1 -n 2 --nvshare-gang=off /tmp/job.sh").strip()
+    alone = output_of(cluster, job)
     assert re.findall(r"^(?:NVSHARE_GANG|SLURM_NVSHARE_GANG)=(.*)$", alone, re.MULTILINE) == ["off", "off"]
     assert names("env NVSHARE_GANG_AUTO=0 srun -w node1 -n 2 --nvshare env") == []
     assert names("env NVSHARE_GANG=own srun -w node1 -n 1 --nvshare env") == ["own"]
     assert names("srun -w node1 -n 1 --nvshare-gang=pair env") == ["pair"]
+
+
+@pytest.mark.parametrize(("option", "are_gang"), [("", True), ("--nvshare-gang=off", False)], ids=["itself", "off"])
+def test_their_programs_are_a_gang_unless_the_user_says_no(cluster, flag, option, are_gang):
+    """Both programs find the step by themselves, too."""
+    cluster.start(f"srun -w node1 -n 2 --nvshare {option} {program(flag)}")
+    until("both have memory", lambda: [c["memory_resident"] > 0 for c in cluster.clients("node1")] == [True, True])
+    assert [client["gang"] is not None for client in cluster.clients("node1")] == [are_gang] * 2
+    cluster.machine.run(f"touch {flag}")
 
 
 def barrier(n):
