@@ -349,5 +349,7 @@ struct sched_gang_status {
 
 /* gang < n_clients. */
 void sched_gang_status(const struct sched *sched, uint32_t gang, struct sched_gang_status *ret);
+/* The same, of sched_gang_status::is_apart alone; it takes the same time for any gang. */
+bool sched_gang_is_apart(const struct sched *sched, uint32_t gang);
 
 #endif

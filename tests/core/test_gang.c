@@ -330,6 +330,7 @@ static void members_that_do_not_fit_together_are_apart(void **state)
 	assert_true(runs(0));
 	sched_gang_status(&rig.sched, 7, &status);
 	assert_true(status.is_apart);
+	assert_true(sched_gang_is_apart(&rig.sched, 7));
 	assert_int_equal(status.n_members, 2);
 	rig_at(&rig, 41 * S);
 	settle();
@@ -538,6 +539,7 @@ static void a_crowd_on_one_gpu_is_apart(void **state)
 		ask(i, 2);
 	sched_gang_status(&rig.sched, 7, &status);
 	assert_true(status.is_apart);
+	assert_true(sched_gang_is_apart(&rig.sched, 7));
 	for (int turn = 0; turn < 3; turn++) {
 		rig_at(&rig, rig.now + 41 * S);
 		settle();
