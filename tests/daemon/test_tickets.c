@@ -10,6 +10,7 @@
 #include "daemon/settings/settings.h"
 #include "daemon/tickets/ticket_processes.h"
 #include "daemon/tickets/ticket_uses.h"
+#include "daemon/tools/status_fill.h"
 #include "ipc/msg.h"
 #include "server_rig.h"
 #include "util/fd.h"
@@ -108,11 +109,13 @@ static void register_client(struct peer *peer, uint32_t gpu)
 	peer->state = PEER_STATE_CLIENT;
 	peer->gpu = gpu;
 	event((struct sched_event){.type = SCHED_EVENT_JOIN, .client = peer->slot, .gpu = gpu});
+	shares_join(server, peer);
 	tickets_client_joined(server, peer);
 }
 
 static void leave(struct peer *peer)
 {
+	shares_gone(server, peer);
 	event((struct sched_event){.type = SCHED_EVENT_LEAVE, .client = peer->slot});
 	gangs_forget(server, peer);
 	if (peer->ticket_process)
@@ -342,6 +345,40 @@ static void an_opener_that_opens_again_is_told_again(void **state)
 	end_tickets(A);
 }
 
+static uint32_t shown(uint32_t process)
+{
+	struct nvshare_status_client status;
+
+	status_fill_client(server, peer_of(process, 0), &status);
+	return status.flags & (NVSHARE_CLIENT_PAUSED | NVSHARE_CLIENT_PARKING);
+}
+
+static void such_a_pause_is_no_operators(void **state)
+{
+	struct ticket *ticket = new_ticket(A);
+	struct peer *opener = peer_of(B, 0);
+
+	(void)state;
+	event((struct sched_event){.type = SCHED_EVENT_REQUEST, .client = opener->slot});
+	ticket_use_hold(server, ticket, link_of(B));
+	server->now_ns += MS;
+	assert_int_equal(ticket_take(server, ticket), TICKET_HELD);
+	assert_int_equal(shown(B), 0);
+	server->now_ns += 10 * MS;
+	assert_int_equal(ticket_take(server, ticket), TICKET_HELD);
+	assert_int_equal(shown(B), NVSHARE_CLIENT_PARKING);
+	/* An operator's begins and ends beside it. */
+	assert_int_equal(pauses_set(server, opener, PAUSE_OPERATOR, true), 0);
+	assert_int_equal(shown(B), NVSHARE_CLIENT_PARKING | NVSHARE_CLIENT_PAUSED);
+	assert_int_equal(pauses_set(server, opener, PAUSE_OPERATOR, false), 0);
+	assert_int_equal(shown(B), NVSHARE_CLIENT_PARKING);
+	assert_int_equal(pauses_set(server, opener, PAUSE_OPERATOR, true), 0);
+	ticket_use_park(ticket, link_of(B));
+	assert_int_equal(ticket_take(server, ticket), TICKET_REASON_NONE_);
+	assert_int_equal(shown(B), NVSHARE_CLIENT_PAUSED);
+	end_tickets(A);
+}
+
 static void one_pause_stops_all_openers_of_a_gang(void **state)
 {
 	struct ticket *ticket = new_ticket(A);
@@ -446,6 +483,7 @@ int main(void)
 		TEST(a_process_ends_with_its_last_pair),
 		TEST(owners_hear_once_that_openers_are_at_work),
 		TEST(an_opener_that_opens_again_is_told_again),
+		TEST(such_a_pause_is_no_operators),
 		TEST(one_pause_stops_all_openers_of_a_gang),
 		TEST(openers_that_must_not_stop_keep_the_memory_in),
 		TEST(pairs_of_one_process_are_paused_as_one),

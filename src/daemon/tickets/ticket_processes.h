@@ -3,9 +3,9 @@
 #define NVS_DAEMON_TICKET_PROCESSES_H
 
 /*
- * Processes that share memory by tickets, and their clients. What the room asks of a process is
- * asked for each ticket and each use of it, by the thousand. So a process knows its clients, and
- * nobody looks for them among all connections.
+ * Processes that share memory by tickets, and their clients. The room asks about a process for each
+ * ticket and each use of it, thousands of times. So a process knows its clients, and nobody looks
+ * for them among all connections.
  *
  * A process may have several pairs: then it has several links.
  *
