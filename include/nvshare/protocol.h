@@ -659,6 +659,7 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_EARLY    (1u << 15) /* has the GPU, or gets it now: it came so */
 #define NVSHARE_CLIENT_MADE_WAY (1u << 16) /* was stopped for one that came so, and is next */
 #define NVSHARE_CLIENT_BYPASS   (1u << 17) /* its memory stays: NVSHARE_REPORT_BYPASS */
+#define NVSHARE_CLIENT_PARKING  (1u << 18) /* stopped while memory that it has open moves out */
 
 /* Kinds of a latency-critical client's bursts. The scheduler learns about each kind apart. */
 enum nvshare_warning {

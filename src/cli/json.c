@@ -436,7 +436,7 @@ static void print_client(FILE *out, const struct status *status,
 	(void)fprintf(
 		out,
 		",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"
-		", \"fixed\": %s, \"growing\": %s, \"paused\": %s, \"rdma\": %s, \"no_proc\": %s, \"bypass\": %s, \"doubted\": %s"
+		", \"fixed\": %s, \"growing\": %s, \"paused\": %s, \"parking\": %s, \"rdma\": %s, \"no_proc\": %s, \"bypass\": %s, \"doubted\": %s"
 		", \"last_outcome\": \"%s\""
 		", \"stops_by\": \"%s\", \"drains_because\": ",
 		status_backend_names[client->backend], truth(client->flags & NVSHARE_CLIENT_HUNG),
@@ -444,6 +444,7 @@ static void print_client(FILE *out, const struct status *status,
 		truth(client->flags & NVSHARE_CLIENT_FIXED),
 		truth(client->flags & NVSHARE_CLIENT_GROWING),
 		truth(client->flags & NVSHARE_CLIENT_PAUSED),
+		truth(client->flags & NVSHARE_CLIENT_PARKING),
 		truth(client->flags & NVSHARE_CLIENT_RDMA),
 		truth(client->flags & NVSHARE_CLIENT_NO_PROC),
 		truth(client->flags & NVSHARE_CLIENT_BYPASS),

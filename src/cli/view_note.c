@@ -145,6 +145,8 @@ bool view_note(const struct status *status, const struct nvshare_status_client *
 		add_words(&note, "reports more than is on the card");
 	if (client->flags & NVSHARE_CLIENT_PAUSED)
 		add_words(&note, "paused");
+	if (client->flags & NVSHARE_CLIENT_PARKING)
+		add_words(&note, "stopped while memory of its gang moves out");
 	add_wait(&note, status, client);
 	if (early_words(client))
 		add_words(&note, "%s", early_words(client));

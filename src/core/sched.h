@@ -322,8 +322,9 @@ struct sched_client_status {
 	struct sched_memory memory;
 	uint64_t budget, since_ns, last_scheduled_ns, run_ns, used_ns, n_switches;
 	uint32_t gang;     /* SCHED_NONE: of none */
-	uint32_t gang_gpu; /* SCHED_WAIT_GANG: where a member's turn has not come, or which is out;
-			    * SCHED_NONE: it waits for members that have not come yet */
+	uint32_t gang_gpu; /* SCHED_WAIT_GANG: where a member is paused, or which is out; else where
+			    * a member's turn has not come, while it has come here; SCHED_NONE: it
+			    * waits for members that have not come yet */
 	uint64_t outside;  /* bytes of external in the way of what it waits for; 0: it waits for
 			    * other reasons, or waits for nothing */
 };
@@ -348,5 +349,7 @@ struct sched_gang_status {
 
 /* gang < n_clients. */
 void sched_gang_status(const struct sched *sched, uint32_t gang, struct sched_gang_status *ret);
+/* The same, of sched_gang_status::is_apart alone; it takes the same time for any gang. */
+bool sched_gang_is_apart(const struct sched *sched, uint32_t gang);
 
 #endif

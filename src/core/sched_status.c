@@ -93,7 +93,7 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 		.gang = c->gang,
 		.outside = c->state == SCHED_CLIENT_FREE ? 0 : outside_bytes(sched, client),
 	};
-	(void)gang_waits(sched, client, &ret->gang_gpu);
-	if (ret->why != SCHED_WAIT_GANG)
-		ret->gang_gpu = SCHED_NONE;
+	ret->gang_gpu = SCHED_NONE;
+	if (ret->why == SCHED_WAIT_GANG)
+		(void)gang_waits(sched, client, &ret->gang_gpu);
 }

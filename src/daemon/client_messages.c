@@ -165,6 +165,7 @@ static void client_on_register(struct server *server, struct peer *peer,
 	server_send_body(server, peer, NVSHARE_MSG_REGISTERED, 0, &answer);
 	shares_join(server, peer);
 	job_programs_join(server, peer);
+	tickets_client_joined(server, peer);
 	dispatch_perform(server, peer, &actions);
 }
 

@@ -99,5 +99,6 @@ void dispatch_gone(struct server *server, struct peer *peer)
 	job_programs_leave(server, peer);
 	(void)dispatch_event(server, &event);
 	gangs_forget(server, peer);
+	tickets_client_left(peer);
 	measure_left(server, peer->gpu);
 }

@@ -377,6 +377,20 @@ static void gangs_and_what_they_wait_for_are_told(void **state)
 	status.n_gangs = 0;
 }
 
+static void a_client_that_is_stopped_for_its_gang_is_not_called_paused(void **state)
+{
+	struct nvshare_status_client saved = clients[0];
+
+	(void)state;
+	clients[0].flags = NVSHARE_CLIENT_PARKING;
+	view_has("stopped while memory of its gang moves out");
+	json_has("\"paused\": false, \"parking\": true");
+	clients[0].flags = NVSHARE_CLIENT_PAUSED | NVSHARE_CLIENT_PARKING;
+	view_has("paused, stopped while memory of its gang moves out");
+	json_has("\"paused\": true, \"parking\": true");
+	clients[0] = saved;
+}
+
 static void why_memory_stays_is_told(void **state)
 {
 	struct nvshare_status_client saved = clients[0];
@@ -891,6 +905,7 @@ int main(void)
 		cmocka_unit_test(the_view_says_how_long_rounds_of_credit_are),
 		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(gangs_and_what_they_wait_for_are_told),
+		cmocka_unit_test(a_client_that_is_stopped_for_its_gang_is_not_called_paused),
 		cmocka_unit_test(why_memory_stays_is_told),
 		cmocka_unit_test(who_comes_before_its_turn_and_why_not_is_told),
 		cmocka_unit_test(reports_that_are_doubted_are_told),

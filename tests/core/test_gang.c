@@ -330,6 +330,7 @@ static void members_that_do_not_fit_together_are_apart(void **state)
 	assert_true(runs(0));
 	sched_gang_status(&rig.sched, 7, &status);
 	assert_true(status.is_apart);
+	assert_true(sched_gang_is_apart(&rig.sched, 7));
 	assert_int_equal(status.n_members, 2);
 	rig_at(&rig, 41 * S);
 	settle();
@@ -446,6 +447,84 @@ static void a_gang_waits_for_a_gpu_that_is_out(void **state)
 	assert_true(runs(0) && runs(1));
 }
 
+static int set_out(uint32_t gpu, bool is_out)
+{
+	return rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_GPU,
+						   .gpu = gpu,
+						   .bytes = 100 * GIB,
+						   .is_out = is_out});
+}
+
+static int set_paused(uint32_t client, bool is_paused)
+{
+	return rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_PAUSE,
+						   .client = client,
+						   .is_paused = is_paused});
+}
+
+static void a_member_that_bars_all_is_named_before_one_that_waits(void **state)
+{
+	enum { PAUSED = 1, OUT = 2, WANTS = 4 };
+	/*
+	 * Members on the GPUs 0, 1 and 2 join in this order. The first two want to run, and the
+	 * GPUs that they are said to wait for follow.
+	 */
+	static const struct {
+		uint32_t order[3], third, gpus[2];
+	} cases[] = {
+		{{0, 1, 2}, OUT | WANTS, {2, 2}},
+		{{0, 2, 1}, OUT | WANTS, {2, 2}},
+		{{1, 0, 2}, OUT | WANTS, {2, 2}},
+		{{1, 2, 0}, OUT | WANTS, {2, 2}},
+		{{2, 0, 1}, OUT | WANTS, {2, 2}},
+		{{2, 1, 0}, OUT | WANTS, {2, 2}},
+		{{0, 1, 2}, PAUSED | WANTS, {2, 2}},
+		{{1, 0, 2}, PAUSED | WANTS, {2, 2}},
+		{{2, 1, 0}, PAUSED | WANTS, {2, 2}},
+		{{0, 1, 2}, WANTS, {1, 0}},
+		{{2, 1, 0}, WANTS, {2, 2}},
+		{{0, 1, 2}, OUT, {1, 0}},
+		{{2, 1, 0}, OUT, {1, 0}},
+		{{2, 1, 0}, PAUSED, {1, 0}},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		(void)set_up(state);
+		assert_int_equal(set_out(2, false), 0);
+		for (uint32_t gpu = 0; gpu < 3; gpu++)
+			run_member(10 + gpu, gpu, SCHED_NONE, 80);
+		for (uint32_t j = 0; j < 3; j++) {
+			join_on(cases[i].order[j], cases[i].order[j]);
+			assert_int_equal(into_gang(cases[i].order[j], 7, 3), 0);
+		}
+		assert_int_equal(set_paused(2, cases[i].third & PAUSED), 0);
+		assert_int_equal(set_out(2, cases[i].third & OUT), 0);
+		for (uint32_t client = cases[i].third & WANTS ? 3 : 2; client-- > 0;)
+			ask(client, 60);
+		for (uint32_t client = 0; client < 2; client++) {
+			assert_int_equal(rig_why(&rig, client), SCHED_WAIT_GANG);
+			assert_int_equal(rig_status(&rig, client).gang_gpu, cases[i].gpus[client]);
+		}
+	}
+}
+
+static void a_paused_member_of_the_same_gpu_is_named(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++) {
+		join_on(i, i == 2);
+		assert_int_equal(into_gang(i, 7, 3), 0);
+	}
+	assert_int_equal(set_paused(1, true), 0);
+	ask(1, 10);
+	ask(0, 10);
+	ask(2, 10);
+	assert_int_equal(rig_status(&rig, 0).gang_gpu, 0);
+	assert_int_equal(rig_status(&rig, 2).gang_gpu, 0);
+	assert_int_equal(set_paused(1, false), 0);
+	assert_true(runs(0) && runs(1) && runs(2));
+}
+
 static void a_crowd_on_one_gpu_is_apart(void **state)
 {
 	struct sched_gang_status status;
@@ -460,6 +539,7 @@ static void a_crowd_on_one_gpu_is_apart(void **state)
 		ask(i, 2);
 	sched_gang_status(&rig.sched, 7, &status);
 	assert_true(status.is_apart);
+	assert_true(sched_gang_is_apart(&rig.sched, 7));
 	for (int turn = 0; turn < 3; turn++) {
 		rig_at(&rig, rig.now + 41 * S);
 		settle();
@@ -873,6 +953,8 @@ int main(void)
 		TEST(a_member_that_lacks_nothing_leaves_its_victim_to_the_other),
 		TEST(critical_members_stay),
 		TEST(a_gang_waits_for_a_gpu_that_is_out),
+		TEST(a_member_that_bars_all_is_named_before_one_that_waits),
+		TEST(a_paused_member_of_the_same_gpu_is_named),
 		TEST(a_crowd_on_one_gpu_is_apart),
 		TEST(a_gang_whose_turn_has_come_waits_for_no_event),
 		TEST(members_that_are_ready_go_on_when_they_are_apart),

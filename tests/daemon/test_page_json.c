@@ -76,7 +76,9 @@ static void a_paused_client_is_told_from_an_idle_one(void **state)
 	metrics->n_clients = 1;
 	assert_status_has("\"paused\":false");
 	metrics->clients[0].status.flags = NVSHARE_CLIENT_PAUSED;
-	assert_status_has("\"paused\":true");
+	assert_status_has("\"paused\":true,\"parking\":false");
+	metrics->clients[0].status.flags = NVSHARE_CLIENT_PARKING;
+	assert_status_has("\"paused\":false,\"parking\":true");
 }
 
 static void a_gang_and_what_it_waits_for_are_told(void **state)

@@ -438,6 +438,12 @@ bool gang_settle(struct sched *sched)
 	return false;
 }
 
+bool sched_gang_is_apart(const struct sched *sched, uint32_t gang)
+{
+	assert(gang < sched->n_clients);
+	return gang_at(sched, gang)->is_apart;
+}
+
 void sched_gang_status(const struct sched *sched, uint32_t gang, struct sched_gang_status *ret)
 {
 	const struct sched_gang *g = gang_at(sched, gang);

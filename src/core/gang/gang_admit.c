@@ -345,10 +345,19 @@ bool gang_is_ready(const struct sched *sched, uint32_t client)
 	return true;
 }
 
+/*
+ * No member is called before this one is resumed, or its GPU is back. An idle member on a GPU that
+ * is out holds nobody up.
+ */
+static bool member_bars_all(const struct sched *sched, const struct sched_client *c)
+{
+	return gang_counts(c) &&
+	       (c->is_asking || (sched->gpus[c->gpu].is_out && c->state != SCHED_CLIENT_IDLE));
+}
+
+/* Its turn has not come on its GPU, or has come and waits for a stop. */
 static bool member_is_in_the_way(const struct sched *sched, const struct sched_client *c)
 {
-	if (c->is_asking || sched->gpus[c->gpu].is_out)
-		return true;
 	return gang_member_waits(c) &&
 	       (!c->is_called || !fit_ever(sched, (uint32_t)(c - sched->clients)) ||
 		c->due_ns > sched->now_ns || c->ready_ns > sched->now_ns);
@@ -368,13 +377,21 @@ bool gang_waits(const struct sched *sched, uint32_t client, uint32_t *ret_gpu)
 		return false;
 	GANG_FOR_EACH(sched, c->gang, i)
 	{
+		if (i == client || !member_bars_all(sched, &sched->clients[i]))
+			continue;
+		*ret_gpu = sched->clients[i].gpu;
+		return true;
+	}
+	if (!c->is_called)
+		return false;
+	GANG_FOR_EACH(sched, c->gang, i)
+	{
 		const struct sched_client *other = &sched->clients[i];
 
-		if (i == client || other->gpu == c->gpu || !gang_counts(other) ||
-		    !member_is_in_the_way(sched, other))
+		if (other->gpu == c->gpu || !member_is_in_the_way(sched, other))
 			continue;
 		*ret_gpu = other->gpu;
-		return c->is_called || other->is_asking || sched->gpus[other->gpu].is_out;
+		return true;
 	}
 	return false;
 }

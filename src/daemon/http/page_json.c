@@ -98,12 +98,13 @@ static void print_client(FILE *out, const struct metrics_client *client)
 	(void)fprintf(
 		out,
 		",\"pod_known\":%s,\"state\":%u,\"why\":\"%s\",\"position\":%u,\"hung\":%s,\"held\":%s"
-		",\"growing\":%s,\"paused\":%s,\"priority\":\"%s\",\"weight\":%u",
+		",\"growing\":%s,\"paused\":%s,\"parking\":%s,\"priority\":\"%s\",\"weight\":%u",
 		truth(status->flags & NVSHARE_CLIENT_POD), status->state, why ? why : "",
 		status->position, truth(client->is_hung),
 		truth(status->flags & NVSHARE_CLIENT_HELD),
 		truth(status->flags & NVSHARE_CLIENT_GROWING),
 		truth(status->flags & NVSHARE_CLIENT_PAUSED),
+		truth(status->flags & NVSHARE_CLIENT_PARKING),
 		names_priority[status->claim.priority], status->claim.weight);
 	(void)fprintf(out,
 		      ",\"resident\":%" PRIu64 ",\"pinned\":%" PRIu64 ",\"swapped\":%" PRIu64

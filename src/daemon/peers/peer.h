@@ -27,6 +27,7 @@
 #define PEER_QUEUE_BYTES 1024
 
 struct job_entry;
+struct ticket_process;
 
 enum peer_state {
 	PEER_STATE_FREE,
@@ -124,10 +125,12 @@ struct peer {
 	bool can_hand_over;         /* NVSHARE_REGISTER_HANDOVER */
 	bool is_watching;           /* it has sent WATCH */
 	bool has_borrowed;          /* it has sent BORROW */
-	bool is_at_work;            /* as tickets/ticket_work.c saw it last */
-	uint32_t pauses;            /* enum pause, bits: for whose sake it must not run */
-	uint32_t gang;              /* its place among server::gangs, and 1; 0: of none */
-	uint64_t gpu_total;         /* bytes of its GPU, as it tells; 0: it does not */
+	struct ticket_process *ticket_process;  /* NULL: it shares no memory by tickets */
+	struct peer *ticket_prev, *ticket_next; /* ticket_process::clients */
+	bool is_at_work;                        /* as tickets/ticket_work.c saw it last */
+	uint32_t pauses;        /* enum pause, bits: for whose sake it must not run */
+	uint32_t gang;          /* its place among server::gangs, and 1; 0: of none */
+	uint64_t gpu_total;     /* bytes of its GPU, as it tells; 0: it does not */
 	uint64_t context_bytes; /* of its first context, cut to what is plausible; 0: none yet */
 	uint64_t context_told;  /* bytes of a context, as it was told; 0: nobody knew */
 	bool is_frozen;         /* kept off the GPU, by its last SHARE_SET: shares.c */

@@ -2,6 +2,7 @@
 #include "daemon/tickets/ticket_uses.h"
 
 #include "daemon/server.h"
+#include "daemon/tickets/ticket_processes.h"
 #include "daemon/tickets/ticket_work.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -22,15 +23,15 @@
 
 /* ---- words -------------------------------------------------------------------------- */
 
-bool ticket_link_has(const struct ticket_link *link, const struct peer *peer)
+/* Any connection of the process serves. NULL: it has none. */
+static struct peer *link_voice(const struct ticket_link *link)
 {
-	return peer->state == PEER_STATE_CLIENT && !peer->is_closing && link->pid > 0 &&
-	       peer->cred.pid == link->pid && peer->cred.uid == link->uid;
+	return link->obeys ? ticket_process_voice(link->process) : NULL;
 }
 
-/* Any connection of the process serves. false: it has none. */
-static bool ticket_say(struct server *server, const struct ticket *ticket,
-		       const struct ticket_link *link, uint32_t word)
+/* A user pays for the words, too: a change of a gang may cause one for each of its tickets. */
+static void peer_say(struct server *server, struct peer *peer, const struct ticket *ticket,
+		     const struct ticket_link *link, uint32_t word)
 {
 	struct nvshare_ticket_word body = {
 		.word = word,
@@ -38,81 +39,87 @@ static bool ticket_say(struct server *server, const struct ticket *ticket,
 	};
 
 	memcpy(body.ticket, ticket->id, TICKET_LEN);
-	for (uint32_t i = 0; link->obeys && i < server->slots_used; i++) {
-		struct peer *peer = &server->peers[i];
+	server_send_body(server, peer, NVSHARE_MSG_TICKET_WORD, 0, &body);
+	flow_charge(server, peer, 1);
+	log_debug("ticket-word pid=%d word=%u bytes=%llu", (int)link->pid, (unsigned int)word,
+		  (unsigned long long)ticket->memory.size);
+}
 
-		if (!ticket_link_has(link, peer))
-			continue;
-		server_send_body(server, peer, NVSHARE_MSG_TICKET_WORD, 0, &body);
-		log_debug("ticket-word pid=%d word=%u bytes=%llu", (int)link->pid,
-			  (unsigned int)word, (unsigned long long)ticket->memory.size);
-		return true;
-	}
-	return false;
+/*
+ * There may be thousands of tickets, and a socket takes some hundred words: more would close the
+ * connection. false: the process has not read so many yet, or has no connection.
+ */
+static bool ticket_say(struct server *server, const struct ticket *ticket,
+		       const struct ticket_link *link, uint32_t word)
+{
+	struct peer *peer = link_voice(link);
+
+	if (!peer || peer->queue_len > 0)
+		return false;
+	peer_say(server, peer, ticket, link, word);
+	return true;
 }
 
 /* ---- gangs -------------------------------------------------------------------------- */
 
-/* The one gang of all clients of the process, as peer::gang; 0: none, or several. */
-static uint32_t link_gang(const struct server *server, const struct ticket_link *link)
-{
-	uint32_t gang = 0;
-
-	for (uint32_t i = 0; i < server->slots_used; i++) {
-		const struct peer *peer = &server->peers[i];
-
-		if (!ticket_link_has(link, peer))
-			continue;
-		if (!peer->gang || (gang && peer->gang != gang))
-			return 0;
-		gang = peer->gang;
-	}
-	return gang;
-}
-
 enum ticket_fate { TICKET_FATE_STAYS, TICKET_FATE_APART, TICKET_FATE_MOVES };
 
-/* Members that do not fit together take turns one by one, so one may run while another is out. */
+/*
+ * Members that do not fit together take turns one by one, so one may run while another is out.
+ * Each look at all tickets, and each MOVE, asks this.
+ */
 static enum ticket_fate ticket_fate(const struct server *server, const struct ticket *ticket)
 {
-	uint32_t gang = link_gang(server, ticket->link);
-	struct sched_gang_status status;
 	bool goes_on = false;
+	uint32_t gang;
 
-	if (ticket->stays || !ticket->link->obeys || !gang)
+	if (ticket->stays || !ticket->link->obeys)
+		return TICKET_FATE_STAYS;
+	gang = ticket_process_gang(ticket->link->process);
+	if (!gang)
 		return TICKET_FATE_STAYS;
 	for (const struct ticket_use *use = ticket->uses; use; use = use->next) {
 		/* One without its pair cannot say that it has parked. */
-		if (!use->link->obeys || link_gang(server, use->link) != gang ||
-		    (use->is_held && use->link->is_over))
+		if (!use->link->obeys || (use->is_held && use->link->is_over) ||
+		    ticket_process_gang(use->link->process) != gang)
 			return TICKET_FATE_STAYS;
 		goes_on = goes_on || (use->is_held && ticket_work_goes_on(server, use));
 	}
-	sched_gang_status(&server->sched, gang - 1, &status);
-	return status.is_apart || goes_on ? TICKET_FATE_APART : TICKET_FATE_MOVES;
+	return goes_on || sched_gang_is_apart(&server->sched, gang - 1) ? TICKET_FATE_APART
+									: TICKET_FATE_MOVES;
 }
 
-static void ticket_tell(struct server *server, struct ticket *ticket, uint32_t word)
+/* false: its owner reads too slowly, and is to be told later. */
+static bool ticket_tell(struct server *server, struct ticket *ticket, uint32_t word)
 {
-	if (ticket->told != word && ticket_say(server, ticket, ticket->link, word))
-		ticket_work_told(server, ticket, word);
+	if (ticket->told == word)
+		return true;
+	if (!ticket_say(server, ticket, ticket->link, word))
+		return !link_voice(ticket->link);
+	ticket_work_told(server, ticket, word);
+	return true;
 }
 
-/* With the word of any of its tickets. Before that may move its owner need not know. */
+/*
+ * With the word of any of its tickets. Before that may move its owner need not know. The word goes
+ * out behind others, since it is one for all tickets, and nobody says it again.
+ */
 void ticket_uses_tell_used(struct server *server, const struct ticket_link *link)
 {
 	const struct ticket *ticket = link->tickets;
+	struct peer *peer = link_voice(link);
 
 	while (ticket && ticket->told != NVSHARE_TICKET_MOVES)
 		ticket = ticket->next;
-	if (ticket)
-		(void)ticket_say(server, ticket, link, NVSHARE_TICKET_MOVES);
+	if (ticket && peer)
+		peer_say(server, peer, ticket, link, NVSHARE_TICKET_MOVES);
 }
 
 void ticket_uses_on_due(struct server *server, struct deadline *deadline)
 {
-	bool is_apart = false;
+	bool is_apart = false, is_all_told = true;
 
+	ticket_work_look(server);
 	for (uint32_t i = 0; i < TICKET_LINKS_MAX; i++) {
 		struct ticket_link *link = &server->tickets.links[i];
 
@@ -122,12 +129,15 @@ void ticket_uses_on_due(struct server *server, struct deadline *deadline)
 			enum ticket_fate fate = ticket_fate(server, ticket);
 
 			is_apart = is_apart || fate == TICKET_FATE_APART;
-			ticket_tell(server, ticket,
-				    fate == TICKET_FATE_MOVES ? NVSHARE_TICKET_MOVES
-							      : NVSHARE_TICKET_STAYS);
+			is_all_told &=
+				ticket_tell(server, ticket,
+					    fate == TICKET_FATE_MOVES ? NVSHARE_TICKET_MOVES
+								      : NVSHARE_TICKET_STAYS);
 		}
 	}
-	if (is_apart)
+	if (!is_all_told)
+		ticket_uses_changed(server);
+	else if (is_apart)
 		deadline_set(&server->deadlines, deadline, server->now_ns + APART_NS);
 }
 
@@ -137,24 +147,6 @@ void ticket_uses_changed(struct server *server)
 
 	if (deadline_at(&server->tickets.settle) > at_ns)
 		deadline_set(&server->deadlines, &server->tickets.settle, at_ns);
-}
-
-/* Words to a connection that has ended may have been lost. */
-void tickets_client_changed(struct server *server, const struct peer *peer)
-{
-	bool is_any = false;
-
-	for (uint32_t i = 0; i < TICKET_LINKS_MAX; i++) {
-		struct ticket_link *link = &server->tickets.links[i];
-
-		if (!link->is_used || link->pid != peer->cred.pid)
-			continue;
-		for (struct ticket *ticket = link->tickets; ticket; ticket = ticket->next)
-			ticket_work_told(server, ticket, TICKET_WORD_NONE);
-		is_any = true;
-	}
-	if (is_any)
-		ticket_uses_changed(server);
 }
 
 /* ---- uses --------------------------------------------------------------------------- */
@@ -216,10 +208,12 @@ void ticket_use_hold(struct server *server, struct ticket *ticket, struct ticket
 		use = ticket_use_new(server, ticket, link);
 		ticket_uses_changed(server);
 	}
-	if (use)
-		use->is_held = true;
-	else
+	if (!use) {
 		ticket->stays = true;
+	} else if (!use->is_held) {
+		use->is_held = true;
+		use->told_ns = 0; /* its last PARK was for the memory that it has given back */
+	}
 }
 
 void ticket_use_park(struct ticket *ticket, const struct ticket_link *link)
@@ -277,8 +271,8 @@ static bool ticket_is_free(struct server *server, struct ticket *ticket)
 			ticket_work_await(server, use);
 			continue;
 		}
-		use->told_ns = server->now_ns;
-		(void)ticket_say(server, ticket, use->link, NVSHARE_TICKET_PARK);
+		if (ticket_say(server, ticket, use->link, NVSHARE_TICKET_PARK))
+			use->told_ns = server->now_ns;
 	}
 	return is_free;
 }
@@ -286,6 +280,7 @@ static bool ticket_is_free(struct server *server, struct ticket *ticket)
 enum ticket_reason ticket_take(struct server *server, struct ticket *ticket)
 {
 	ticket->asked_ns = server->now_ns;
+	ticket_work_look(server);
 	if (ticket_fate(server, ticket) != TICKET_FATE_MOVES) {
 		ticket_uses_resume(server, ticket);
 		/* The owner acts as if it had heard the word, and later hears when that is over. */
@@ -304,6 +299,6 @@ void ticket_call(struct server *server, struct ticket *ticket)
 {
 	if (ticket->wanted_ns && server->now_ns - ticket->wanted_ns < WORD_AGAIN_NS)
 		return;
-	ticket->wanted_ns = server->now_ns;
-	(void)ticket_say(server, ticket, ticket->link, NVSHARE_TICKET_WANTED);
+	if (ticket_say(server, ticket, ticket->link, NVSHARE_TICKET_WANTED))
+		ticket->wanted_ns = server->now_ns;
 }

@@ -28,7 +28,7 @@ struct ticket_use {
 	struct ticket_link *link;
 	bool is_held;
 	bool is_stopped;  /* its process is paused until it has parked */
-	uint64_t told_ns; /* its last PARK */
+	uint64_t told_ns; /* its last PARK since it is held; 0: none yet */
 };
 
 struct ticket {
@@ -77,8 +77,5 @@ void ticket_uses_on_due(struct server *server, struct deadline *deadline);
 
 /* link->n_used is 0 now, or is no more. */
 void ticket_uses_tell_used(struct server *server, const struct ticket_link *link);
-
-/* peer is a client of the process. */
-bool ticket_link_has(const struct ticket_link *link, const struct peer *peer);
 
 #endif

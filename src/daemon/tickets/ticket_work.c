@@ -3,7 +3,10 @@
 
 #include "daemon/peers/pauses.h"
 #include "daemon/server.h"
+#include "daemon/tickets/ticket_processes.h"
 #include "util/clock.h"
+
+#include <utlist.h>
 
 /* An opener that has stopped, or is about to, parks within this time. */
 #define PARK_NS (10 * CLOCK_NS_PER_MS)
@@ -13,33 +16,20 @@
 /* ---- who is at work ----------------------------------------------------------------- */
 
 /*
- * One that waits for its turn will be at work in the same turn as the owner. One that waits for
- * memory may wait for the owner's.
+ * One that waits for its turn will be at work in the same turn as the owner. One that runs and
+ * waits for memory may wait for the owner's.
  */
 static bool peer_is_at_work(const struct server *server, const struct peer *peer)
 {
+	enum sched_client_state state = sched_client_state(&server->sched, peer->slot);
 	struct sched_client_status status;
 
-	if (sched_client_state(&server->sched, peer->slot) <= SCHED_CLIENT_IDLE ||
-	    peer->report_flags & NVSHARE_REPORT_RESTS)
+	if (state <= SCHED_CLIENT_IDLE || peer->report_flags & NVSHARE_REPORT_RESTS)
 		return false;
+	if (state != SCHED_CLIENT_RUNNING)
+		return true;
 	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
 	return !status.growing;
-}
-
-static bool link_is_at_work(struct server *server, const struct ticket_link *link)
-{
-	bool is_at_work = false;
-
-	for (uint32_t i = 0; i < server->slots_used; i++) {
-		struct peer *peer = &server->peers[i];
-
-		if (!ticket_link_has(link, peer))
-			continue;
-		peer->is_at_work = peer_is_at_work(server, peer);
-		is_at_work = is_at_work || peer->is_at_work;
-	}
-	return is_at_work;
 }
 
 /* Others than its gang take other turns: the owner need not wait for them. */
@@ -79,21 +69,38 @@ static void ticket_count(struct server *server, struct ticket *ticket, int by)
 	owner_count(server, ticket, was_used);
 }
 
-static void link_look(struct server *server, struct ticket_link *link)
+/* Whether it is at work has changed, with peer. A user pays for the time that this takes. */
+static void process_count(struct server *server, const struct ticket_process *process,
+			  struct peer *peer)
 {
-	bool is_at_work = link_is_at_work(server, link);
+	struct ticket_link *link;
+	uint32_t n = 0;
 
-	if (is_at_work == link->is_at_work)
+	DL_FOREACH2(process->links, link, process_next)
+	{
+		for (struct ticket_use *use = link->uses; use; use = use->link_next, n++)
+			ticket_count(server, use->ticket, process->n_at_work > 0 ? 1 : -1);
+	}
+	flow_charge(server, peer, n / TICKETS_A_MESSAGE);
+}
+
+void ticket_work_changed(struct server *server, struct peer *peer)
+{
+	struct ticket_process *process = peer->ticket_process;
+	bool was_at_work;
+
+	if (!process || peer_is_at_work(server, peer) == peer->is_at_work)
 		return;
-	link->is_at_work = is_at_work;
-	for (struct ticket_use *use = link->uses; use; use = use->link_next)
-		ticket_count(server, use->ticket, is_at_work ? 1 : -1);
+	was_at_work = process->n_at_work > 0;
+	peer->is_at_work = !peer->is_at_work;
+	process->n_at_work += peer->is_at_work ? 1 : (uint32_t)-1;
+	if (was_at_work != (process->n_at_work > 0))
+		process_count(server, process, peer);
 }
 
 void ticket_work_begin(struct server *server, struct ticket_use *use)
 {
-	link_look(server, use->link);
-	if (use->link->is_at_work)
+	if (use->link->process->n_at_work > 0)
 		ticket_count(server, use->ticket, 1);
 }
 
@@ -101,83 +108,80 @@ void ticket_work_end(struct server *server, struct ticket_use *use)
 {
 	if (server->is_ending)
 		return; /* parts of it are gone */
-	if (use->link->is_at_work)
+	if (use->link->process->n_at_work > 0)
 		ticket_count(server, use->ticket, -1);
 	ticket_work_resume(server, use);
 }
 
-void ticket_work_changed(struct server *server, struct peer *peer)
-{
-	struct tickets *tickets = &server->tickets;
-	bool was_at_work = peer->is_at_work;
-
-	if (tickets->n_uses == 0 || peer->cred.pid <= 0)
-		return;
-	peer->is_at_work = peer_is_at_work(server, peer);
-	if (peer->is_at_work == was_at_work)
-		return;
-	for (uint32_t i = 0; i < TICKET_LINKS_MAX; i++) {
-		struct ticket_link *link = &tickets->links[i];
-
-		if (link->is_used && link->uses && link->pid == peer->cred.pid)
-			link_look(server, link);
-	}
-}
-
 /* ---- openers that run while an owner evicts --------------------------------------------- */
 
+/* A client that runs, and must not be stopped. */
 static bool peer_goes_on(const struct server *server, const struct peer *peer)
 {
 	struct sched_client_status status;
 
-	if (sched_client_state(&server->sched, peer->slot) != SCHED_CLIENT_RUNNING)
-		return false;
 	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
 	return !server->settings.config.anti_thrash || status.fixed || status.not_preemptible ||
 	       status.claim.priority == SCHED_PRIORITY_CRITICAL;
 }
 
+void ticket_work_look(struct server *server)
+{
+	server->tickets.n_looks++;
+}
+
+/* One look at its clients serves all tickets and uses until ticket_work_look(). */
+static const struct ticket_process *process_seen(const struct server *server,
+						 struct ticket_process *process)
+{
+	const struct peer *peer;
+
+	if (process->looked == server->tickets.n_looks)
+		return process;
+	process->looked = server->tickets.n_looks;
+	process->runs = process->goes_on = false;
+	DL_FOREACH2(process->clients, peer, ticket_next)
+	{
+		if (sched_client_state(&server->sched, peer->slot) != SCHED_CLIENT_RUNNING)
+			continue;
+		process->runs = true;
+		process->goes_on = process->goes_on || peer_goes_on(server, peer);
+	}
+	return process;
+}
+
 bool ticket_work_goes_on(const struct server *server, const struct ticket_use *use)
 {
-	for (uint32_t i = 0; i < server->slots_used; i++) {
-		const struct peer *peer = &server->peers[i];
-
-		if (ticket_link_has(use->link, peer) && peer_goes_on(server, peer))
-			return true;
-	}
-	return false;
+	return process_seen(server, use->link->process)->goes_on;
 }
 
-static bool link_runs(const struct server *server, const struct ticket_link *link)
+static void process_pause(struct server *server, const struct ticket_process *process, bool is_on)
 {
-	for (uint32_t i = 0; i < server->slots_used; i++) {
-		if (ticket_link_has(link, &server->peers[i]) &&
-		    sched_client_state(&server->sched, i) == SCHED_CLIENT_RUNNING)
-			return true;
+	struct peer *peer;
+
+	DL_FOREACH2(process->clients, peer, ticket_next)
+	{
+		(void)pauses_set(server, peer, PAUSE_TICKETS, is_on);
 	}
-	return false;
+	ticket_work_look(server); /* others may have stopped with them */
 }
 
-static void link_pause(struct server *server, const struct ticket_link *link, bool is_on)
-{
-	for (uint32_t i = 0; i < server->slots_used; i++) {
-		if (ticket_link_has(link, &server->peers[i]))
-			(void)pauses_set(server, &server->peers[i], PAUSE_TICKETS, is_on);
-	}
-}
-
-/* An owner that runs stops with its gang, and its openers do by themselves. */
+/*
+ * An owner that runs stops with its gang, and its openers do by themselves. A process that is
+ * paused already stays so for the sake of this use, too.
+ */
 void ticket_work_await(struct server *server, struct ticket_use *use)
 {
 	struct tickets *tickets = &server->tickets;
+	struct ticket_process *process = use->link->process;
 
 	if (use->is_stopped || server->now_ns - use->told_ns < PARK_NS ||
-	    !link_runs(server, use->link))
+	    (process->n_stops == 0 && !process_seen(server, process)->runs))
 		return;
 	use->is_stopped = true;
 	tickets->n_stops++;
-	if (use->link->n_stops++ == 0)
-		link_pause(server, use->link, true);
+	if (process->n_stops++ == 0)
+		process_pause(server, process, true);
 	if (deadline_at(&tickets->stops) == DEADLINE_NEVER)
 		deadline_set(&server->deadlines, &tickets->stops, server->now_ns + ASKED_NS);
 }
@@ -188,8 +192,8 @@ void ticket_work_resume(struct server *server, struct ticket_use *use)
 		return;
 	use->is_stopped = false;
 	server->tickets.n_stops--;
-	if (--use->link->n_stops == 0)
-		link_pause(server, use->link, false);
+	if (--use->link->process->n_stops == 0)
+		process_pause(server, use->link->process, false);
 }
 
 /* Owners that have given up say nothing of it. */

@@ -25,10 +25,13 @@ void ticket_work_end(struct server *server, struct ticket_use *use);
 /* ticket->told is word from now on. */
 void ticket_work_told(struct server *server, struct ticket *ticket, uint32_t word);
 
-/* peer, a client, may want to run now, or no more. */
+/* peer may want to run now, or no more. Others than clients are passed over. */
 void ticket_work_changed(struct server *server, struct peer *peer);
 
-/* Its process runs, and must not be stopped for an owner. */
+/* From now on each process is looked at once more, when it is asked about. */
+void ticket_work_look(struct server *server);
+
+/* Its process ran at the last look, and must not be stopped for an owner. */
 bool ticket_work_goes_on(const struct server *server, const struct ticket_use *use);
 
 /* use has been told to park. If its process runs on, it is paused. */

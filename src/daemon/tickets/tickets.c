@@ -4,6 +4,7 @@
 #include "core/u64.h"
 #include "daemon/peers/process.h"
 #include "daemon/server.h"
+#include "daemon/tickets/ticket_processes.h"
 #include "daemon/tickets/ticket_requests.h"
 #include "daemon/tickets/ticket_uses.h"
 #include "daemon/tickets/ticket_work.h"
@@ -76,6 +77,7 @@ static void tickets_leave(struct server *server, struct ticket_link *link, const
 	if (link->is_over)
 		return;
 	ticket_uses_leave(server, link, is_ended);
+	ticket_process_leave(server, link);
 	event_source_remove(&link->end);
 	link->pidfd = fd_close(link->pidfd);
 	link->is_used = false;
@@ -197,7 +199,7 @@ void tickets_join(struct server *server, struct peer *peer, uint32_t seq)
 		.uid = peer->cred.uid,
 		.owner = peer->pod.owner,
 	};
-	if (!tickets_introduce(server, peer, link, seq))
+	if (!ticket_process_enter(server, link) || !tickets_introduce(server, peer, link, seq))
 		tickets_cut(server, link, "its pair for tickets could not be made");
 }
 
@@ -238,5 +240,6 @@ void tickets_close(struct server *server)
 		}
 	}
 	reaper_deinit(&tickets->reaper);
+	ticket_processes_free(tickets);
 	free(tickets->links);
 }

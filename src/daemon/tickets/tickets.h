@@ -8,8 +8,9 @@
  * uid, and where pods are concerned the same namespace of Kubernetes. It never looks into a
  * descriptor, and the reaper closes them, since they may be of any kind.
  *
- * tickets.c: processes, their pairs and ends; ticket_requests.c: the tickets, and what packets ask
- * for; ticket_uses.c: who has them open. Memory that only one gang has open may leave the card.
+ * tickets.c: pairs of processes and their ends; ticket_processes.c: the clients of these processes;
+ * ticket_requests.c: the tickets, and what packets ask for; ticket_uses.c: who has them open.
+ * Memory that only one gang has open may leave the card.
  *
  * A ticket ends when its owner withdraws it, or when the owner's pair or process ends. Memory that
  * others have opened by then stays theirs: they have descriptors, or mappings, of their own.
@@ -33,8 +34,9 @@ struct server;
 struct peer;
 struct ticket;
 struct ticket_use;
+struct ticket_process;
 
-/* A process, as the daemon has it. */
+/* A pair of a process. */
 struct ticket_link {
 	struct packet_pair pair;
 	struct event_source end; /* pidfd */
@@ -48,9 +50,9 @@ struct ticket_link {
 	uint32_t n_fds;         /* that are kept, or promised, for its tickets */
 	struct ticket *tickets; /* its own */
 	struct ticket_use *uses;
-	bool is_at_work;  /* uses: it runs, or waits for that, for its own sake */
-	uint32_t n_used;  /* its tickets that may move, and that others at work have open */
-	uint32_t n_stops; /* its uses for which it is paused */
+	uint32_t n_used; /* its tickets that may move, and that others at work have open */
+	struct ticket_process *process;
+	struct ticket_link *process_prev, *process_next; /* ticket_process::links */
 };
 
 struct tickets {
@@ -58,11 +60,13 @@ struct tickets {
 	uint32_t n_fds;     /* that are kept, or promised */
 	uint32_t n_closing; /* descriptors that the reaper has */
 	struct ticket_link *links;
+	struct ticket_process *processes;
 	void *by_id; /* tsearch() */
 	uint32_t last_serial;
 	struct ticket
 		*closing; /* those with descriptors at the reaper that their owners wait for */
 	uint32_t n_uses;
+	uint64_t n_looks;       /* how often ticket_work.c has looked at processes */
 	struct deadline settle; /* owners hear whether their memory may move */
 	uint32_t n_stops;       /* uses for which a process is paused */
 	struct deadline stops;  /* n_stops > 0: those go on whose owners have given up */
@@ -77,8 +81,12 @@ uint32_t tickets_fds(uint64_t n_fds);
 int tickets_open(struct server *server);
 void tickets_close(struct server *server);
 
+/* peer has become a client. */
+void tickets_client_joined(struct server *server, struct peer *peer);
 /* peer, a client, is in another gang from now on, or ends. */
-void tickets_client_changed(struct server *server, const struct peer *peer);
+void tickets_client_changed(struct server *server, struct peer *peer);
+/* peer ends; the core has heard of it. */
+void tickets_client_left(struct peer *peer);
 
 /* peer, a tool, has sent TICKETS: it gets its end of a new pair, or a RESULT that says why not. */
 void tickets_join(struct server *server, struct peer *peer, uint32_t seq);

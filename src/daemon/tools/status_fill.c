@@ -170,6 +170,7 @@ static uint32_t status_client_flags(const struct peer *peer,
 	       (status->fixed ? NVSHARE_CLIENT_FIXED : 0) |
 	       (status->growing ? NVSHARE_CLIENT_GROWING : 0) |
 	       (peer->pauses & PAUSE_OPERATOR ? NVSHARE_CLIENT_PAUSED : 0) |
+	       (peer->pauses & PAUSE_TICKETS ? NVSHARE_CLIENT_PARKING : 0) |
 	       (peer->pod.kind == POD_KIND_POD ? NVSHARE_CLIENT_POD : 0) |
 	       (share->is_held ? NVSHARE_CLIENT_HELD : 0) |
 	       (share->is_busy ? NVSHARE_CLIENT_BUSY : 0) |

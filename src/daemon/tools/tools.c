@@ -87,12 +87,11 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 		job_messages_handle(server, peer, msg);
 		return;
 	}
+	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
 	if (msg->header.type == NVSHARE_MSG_TICKETS) {
-		flow_charge(server, peer, SET_COST);
 		tickets_join(server, peer, seq);
 		return;
 	}
-	flow_charge(server, peer, SET_COST + server->slots_used / SLOTS_A_PACKET);
 	if (msg->header.type == NVSHARE_MSG_SET && claims_is_key(msg->body.set.key)) {
 		claims_set(server, peer, seq, &msg->body.set);
 		return;
