@@ -71,6 +71,19 @@ static CUresult opened_allow(const struct opened *o, size_t i)
 					descs, pager_access_list(o->dev, descs));
 }
 
+/* The first error. Other chunks get their access all the same. */
+static CUresult opened_allow_all(const struct opened *o)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	for (size_t i = 0; i < o->n_mapped; i++) {
+		CUresult one = opened_allow(o, i);
+
+		res = res == CUDA_SUCCESS ? one : res;
+	}
+	return res;
+}
+
 static CUresult opened_map_chunk(struct opened *o, int fd)
 {
 	CUdeviceptr addr = o->addr + o->n_mapped * o->memory.chunk_size;
@@ -87,7 +100,7 @@ static CUresult opened_map_chunk(struct opened *o, int fd)
 	(void)cuda_real.cuMemRelease(handle); /* the mapping keeps the memory */
 	if (res != CUDA_SUCCESS)
 		return res;
-	o->n_mapped++;
+	o->n_mapped++; /* without access, too: opened_ask_all() sets that again */
 	return opened_allow(o, o->n_mapped - 1);
 }
 
@@ -156,13 +169,22 @@ static CUresult opened_ask_some(struct opened *o, enum opened_wait *ret_wait)
 	return res;
 }
 
+static bool opened_is_whole(const struct opened *o)
+{
+	return o->addr && o->n_mapped == o->memory.n_chunks;
+}
+
+/*
+ * Chunks that are mapped already are left from a try that failed, which may have mapped the last
+ * one without access, or from an unmap that failed.
+ */
 CUresult opened_ask_all(struct opened *o, enum opened_wait *ret_wait)
 {
-	CUresult res;
+	CUresult res = opened_allow_all(o);
 
-	do
+	*ret_wait = OPENED_WAIT_NOT;
+	while (res == CUDA_SUCCESS && !opened_is_whole(o))
 		res = opened_ask_some(o, ret_wait);
-	while (res == CUDA_SUCCESS && o->n_mapped < o->memory.n_chunks);
 	return res;
 }
 
@@ -338,16 +360,10 @@ static bool opened_is_behind(struct opened *o)
 	return is_behind;
 }
 
-static void opened_allow_all(const struct opened *o)
-{
-	for (size_t i = 0; i < o->n_mapped; i++)
-		(void)opened_allow(o, i);
-}
-
 void opened_allow_all_peers(struct opened *o)
 {
 	while (opened_is_behind(o))
-		opened_allow_all(o);
+		(void)opened_allow_all(o);
 }
 
 CUresult opened_open(const CUipcMemHandle *handle, CUdeviceptr *ret_ptr)
@@ -478,7 +494,7 @@ void opened_peers_changed(CUdevice dev)
 	round = ++opened.n_rounds;
 	hook_unlock(&opened.lock);
 	while ((o = opened_claim(dev, round))) {
-		opened_allow_all(o);
+		(void)opened_allow_all(o);
 		(void)opened_done(o, false);
 	}
 }
