@@ -388,6 +388,26 @@ def test_a_new_scheduler(gang, node, where):
     end(node, owner, opener)
 
 
+def test_an_owner_that_stands_still_keeps_its_memory(gang, node):
+    """A new scheduler does not hear of it for longer than it takes owners to come back. The bytes are there all the same."""
+    owner, opener = gang
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    assert swapped(node, owner) >= SHARED
+    owner.program.process.send_signal(signal.SIGSTOP)
+    node.kill_scheduler()
+    node.start_scheduler()
+    opener.tell("verify", 0, WORDS, 5)
+    until("the opener says that it waits", lambda: "has not heard of that memory yet" in opener.program.output())
+    owner.program.process.send_signal(signal.SIGCONT)
+    assert opener.hear() == "right"
+    opener.expect("fill", 0, WORDS, 6)
+    owner.expect("verify", 0, WORDS, 6, what="right")
+    single.expect("verify", 0, WORDS, 99, what="right")
+    end(node, owner, opener, single)
+
+
 def test_a_forked_child_keeps_no_memory_on_the_card(gang, node):
     owner, opener = gang
     share(owner, opener)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Memory of other processes, with a driver that fails. */
+/* Memory of other processes: a driver that fails, and a scheduler that does not know a ticket. */
 
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 #include "hook/tickets/ticket_link.h"
 #include "hook/tickets/tickets.h"
+#include "lib/virtual_clock.h"
+#include "util/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -261,6 +263,23 @@ static int end(void **state)
 	return n_mapped() || opened_is_there(0) ? -1 : 0;
 }
 
+/* What was lost is not parked, so that the program runs on and fails. */
+static bool is_lost(void)
+{
+	return !opened_is_parked(0) && n_mapped() == 0;
+}
+
+/* Asks for so many seconds, while it is not there. false: it was lost meanwhile. */
+static bool waits(unsigned int seconds)
+{
+	for (unsigned int i = 0; i < seconds; i++) {
+		if (opened_return(0) || !opened_is_parked(0))
+			return false;
+		clock_nap(CLOCK_NS_PER_SEC);
+	}
+	return true;
+}
+
 static void access_that_fails_is_set_again(void **state)
 {
 	(void)state;
@@ -292,13 +311,103 @@ static void memory_that_could_not_be_unmapped_is_there_still(void **state)
 	assert_true(opened_return(0));
 }
 
+/* It was withdrawn, or its owner's pair was cut. In the latter case its owner leaves it again. */
+static void a_ticket_that_the_scheduler_had_is_lost_soon(void **state)
+{
+	(void)state;
+	park();
+	scheduler.reason = TICKET_UNKNOWN;
+	assert_true(waits(3));
+	scheduler.reason = TICKET_AWAY;
+	assert_true(waits(600));
+	scheduler.reason = TICKET_UNKNOWN;
+	assert_true(waits(4));
+	scheduler.reason = TICKET_REASON_NONE_;
+	assert_true(opened_return(0) && is_there());
+	park();
+	scheduler.reason = TICKET_UNKNOWN;
+	assert_false(waits(6));
+	assert_true(is_lost());
+}
+
+/* Its owner may stand still, and has the bytes. */
+static void a_new_scheduler_that_has_not_heard_of_it_is_asked_for_minutes(void **state)
+{
+	(void)state;
+	park();
+	scheduler.generation++;
+	scheduler.reason = TICKET_STARTING;
+	assert_true(waits(5));
+	scheduler.reason = TICKET_UNKNOWN;
+	assert_true(waits(280));
+	scheduler.reason = TICKET_REASON_NONE_;
+	assert_true(opened_return(0) && is_there());
+	park();
+	scheduler.generation++;
+	scheduler.reason = TICKET_UNKNOWN;
+	assert_true(waits(280));
+	assert_false(waits(30)); /* an owner that has ended says no more */
+	assert_true(is_lost());
+}
+
+/* From then on the new scheduler says when the owner has ended. */
+static void a_new_scheduler_that_has_heard_of_it_knows_its_end(void **state)
+{
+	(void)state;
+	park();
+	scheduler.generation++;
+	scheduler.reason = TICKET_UNKNOWN;
+	assert_true(waits(200));
+	scheduler.reason = TICKET_AWAY;
+	assert_true(waits(1));
+	scheduler.reason = TICKET_UNKNOWN;
+	assert_true(waits(4));
+	assert_false(waits(3));
+	assert_true(is_lost());
+}
+
+static void a_scheduler_without_room_is_asked_again(void **state)
+{
+	(void)state;
+	park();
+	scheduler.reason = TICKET_FULL;
+	assert_true(waits(600));
+	scheduler.reason = TICKET_REASON_NONE_;
+	assert_true(opened_return(0) && is_there());
+}
+
+/* Nothing is lost then, so the program need not wait for long. */
+static void a_first_open_of_an_unknown_ticket_fails_at_once(void **state)
+{
+	CUdeviceptr ptr;
+	uint64_t begin_ns;
+
+	opened_context_gone(CTX);
+	scheduler.reason = TICKET_UNKNOWN;
+	begin_ns = clock_now_ns();
+	assert_int_equal(opened_open(&handle, &ptr), CUDA_ERROR_INVALID_VALUE);
+	assert_true(clock_now_ns() - begin_ns < CLOCK_NS_PER_SEC);
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(access_that_fails_is_set_again, begin, end),
 		cmocka_unit_test_setup_teardown(memory_that_could_not_be_unmapped_is_there_still,
 						begin, end),
+		cmocka_unit_test_setup_teardown(a_ticket_that_the_scheduler_had_is_lost_soon, begin,
+						end),
+		cmocka_unit_test_setup_teardown(
+			a_new_scheduler_that_has_not_heard_of_it_is_asked_for_minutes, begin, end),
+		cmocka_unit_test_setup_teardown(a_new_scheduler_that_has_heard_of_it_knows_its_end,
+						begin, end),
+		cmocka_unit_test_setup_teardown(a_scheduler_without_room_is_asked_again, begin,
+						end),
+		cmocka_unit_test_setup_teardown(a_first_open_of_an_unknown_ticket_fails_at_once,
+						begin, end),
 	};
+	int n_failed;
 
 	cuda_real.cuCtxGetCurrent = get_current;
 	cuda_real.cuCtxGetDevice = get_device;
@@ -310,5 +419,8 @@ int main(void)
 	cuda_real.cuMemUnmap = unmap;
 	cuda_real.cuMemSetAccess = set_access;
 	gate_set(GATE_OPEN);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	virtual_clock_start();
+	n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+	virtual_clock_stop();
+	return n_failed;
 }

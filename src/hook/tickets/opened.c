@@ -123,9 +123,33 @@ static enum opened_wait opened_wait_of(const struct ticket_packet *answer)
 {
 	if (answer->type != TICKET_NONE)
 		return OPENED_WAIT_NOT;
-	return answer->reason == TICKET_STARTING ? OPENED_WAIT_STARTING
-	       : answer->reason == TICKET_AWAY   ? OPENED_WAIT_AWAY
-						 : OPENED_WAIT_NOT;
+	switch ((enum ticket_reason)answer->reason) {
+	case TICKET_STARTING:
+	case TICKET_FULL:
+		return OPENED_WAIT_STARTING;
+	case TICKET_AWAY:
+		return OPENED_WAIT_AWAY;
+	case TICKET_UNKNOWN:
+		return OPENED_WAIT_UNKNOWN;
+	case TICKET_REASON_NONE_:
+	case TICKET_HELD:
+	case TICKET_STAYS:
+	case TICKET_REASON_COUNT_:
+		break; /* no answers to OPEN */
+	}
+	return OPENED_WAIT_NOT;
+}
+
+/* generation: of the pair on which the answer came. */
+static void opened_note(struct opened *o, enum opened_wait wait, uint32_t generation)
+{
+	if (wait == OPENED_WAIT_NOT || wait == OPENED_WAIT_AWAY)
+		o->heard_of = generation;
+	o->is_unheard = o->heard_of != generation;
+	if (wait != OPENED_WAIT_UNKNOWN)
+		o->unknown_ns = 0;
+	else if (!o->unknown_ns)
+		o->unknown_ns = clock_now_ns();
 }
 
 /* r: an error of ticket_link_ask(). */
@@ -144,6 +168,7 @@ static CUresult opened_link_error(int r)
 static CUresult opened_ask_some(struct opened *o, enum opened_wait *ret_wait)
 {
 	struct ticket_packet packet, answer;
+	uint32_t generation = 0;
 	struct pass_many pass;
 	CUresult res;
 	int r;
@@ -152,18 +177,20 @@ static CUresult opened_ask_some(struct opened *o, enum opened_wait *ret_wait)
 	ticket_packet_init(&packet, TICKET_OPEN, o->ticket);
 	packet.first = (uint32_t)o->n_mapped;
 	packet.flags = tickets_have_words() ? TICKET_OBEYS : 0;
-	r = ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
+	r = ticket_link_ask(&packet, NULL, &answer, &pass, &generation);
 	if (r)
 		return opened_link_error(r);
 	*ret_wait = opened_wait_of(&answer);
-	if (answer.type != TICKET_MEMORY)
-		return CUDA_ERROR_INVALID_VALUE;
 	/* An owner cannot change its ticket, so this is another one of that number. */
-	if (answer.first != packet.first ||
-	    (o->addr && memcmp(&answer.memory, &o->memory, sizeof(o->memory)) != 0))
-		res = CUDA_ERROR_INVALID_VALUE;
-	else
+	if (answer.type == TICKET_MEMORY &&
+	    (answer.first != packet.first ||
+	     (o->addr && memcmp(&answer.memory, &o->memory, sizeof(o->memory)) != 0)))
+		*ret_wait = OPENED_WAIT_UNKNOWN;
+	opened_note(o, *ret_wait, generation);
+	if (answer.type == TICKET_MEMORY && *ret_wait == OPENED_WAIT_NOT)
 		res = opened_map_some(o, &answer, &pass);
+	else
+		res = CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < pass.n; i++)
 		(void)ticket_drop(pass.fds[i]);
 	return res;
@@ -202,7 +229,7 @@ static CUresult opened_map(struct opened *o)
 		gate_enter();
 		res = opened_ask_all(o, &wait);
 		gate_leave();
-		if (wait == OPENED_WAIT_NOT ||
+		if (wait == OPENED_WAIT_NOT || wait == OPENED_WAIT_UNKNOWN ||
 		    (wait == OPENED_WAIT_STARTING && clock_now_ns() >= end_ns))
 			break;
 		clock_nap(STARTING_NAP_NS);
