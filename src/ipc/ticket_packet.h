@@ -60,7 +60,7 @@ enum ticket_type {
 
 enum ticket_reason {
 	TICKET_REASON_NONE_,
-	TICKET_UNKNOWN,  /* its owner has ended or freed it, or is another user */
+	TICKET_UNKNOWN,  /* its owner has ended, freed it, not left it here, or is another user */
 	TICKET_STARTING, /* the scheduler has started, and its owner may bring it in a moment */
 	TICKET_FULL,     /* the scheduler keeps no more descriptors, for this owner or at all */
 	TICKET_AWAY,     /* to OPEN: its bytes are off the card, and come back */

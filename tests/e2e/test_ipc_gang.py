@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import MIB, until
+from conftest import MIB, Program, until
 from test_ipc import MOMENTS, UNKNOWN, WORDS, Sharer
 
 SHARED = 60 * MIB
@@ -386,6 +386,75 @@ def test_a_new_scheduler(gang, node, where):
     single.program.kill()
     single.program.process.wait()
     end(node, owner, opener)
+
+
+def test_an_owner_that_stands_still_keeps_its_memory(gang, node):
+    """A new scheduler does not hear of it for longer than it takes owners to come back. The bytes are there all the same."""
+    owner, opener = gang
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    assert swapped(node, owner) >= SHARED
+    owner.program.process.send_signal(signal.SIGSTOP)
+    node.kill_scheduler()
+    node.start_scheduler()
+    opener.tell("verify", 0, WORDS, 5)
+    until("the opener says that it waits", lambda: "has not heard of that memory yet" in opener.program.output())
+    owner.program.process.send_signal(signal.SIGCONT)
+    assert opener.hear() == "right"
+    opener.expect("fill", 0, WORDS, 6)
+    owner.expect("verify", 0, WORDS, 6, what="right")
+    single.expect("verify", 0, WORDS, 99, what="right")
+    end(node, owner, opener, single)
+
+
+def test_an_owner_that_cannot_leave_its_memory_does_so_later(node):
+    """It may lack descriptors when the memory comes back. The opener waits meanwhile, and the owner computes."""
+    node.start_scheduler()
+    armed = node.flag("armed")
+    fails = ",".join(f"cuMemExportToShareableHandle:{n}:999" for n in range(1, 9))
+    owner = Sharer(node, "owner", NVSHARE_SIM_FAIL=fails, NVSHARE_SIM_FAIL_FROM=str(armed), NVSHARE_TRANSFER="0", **GANG)
+    opener = Sharer(node, "opener", **GANG)
+    share(owner, opener)
+    until("it may move", lambda: can_move(node, owner))
+    single = fill_card(node)
+    assert swapped(node, owner) >= SHARED
+    armed.touch()
+    opener.tell("verify", 0, WORDS, 5)
+    until("it could not be left", lambda: "could not leave GPU memory" in owner.program.output())
+    owner.expect("verify", 0, WORDS, 5, what="right")
+    assert opener.hear() == "right"
+    opener.expect("fill", 0, WORDS, 6)
+    owner.expect("verify", 0, WORDS, 6, what="right")
+    single.expect("verify", 0, WORDS, 99, what="right")
+    end(node, owner, opener, single)
+
+
+def start_small_scheduler(node):
+    """One that keeps one chunk of each process."""
+    command = ["prlimit", "--nofile=190:190", node.build / "nvshare-scheduler"]
+    node.scheduler = Program("small", command, {**node.env, "NVSHARE_CONFIG": "none", "NVSHARE_LOG": "debug"}, node.folder)
+    until("the scheduler answers", node.is_scheduler_up)
+
+
+def test_a_new_scheduler_without_room_gets_it_later(gang, node):
+    owner, opener = gang
+    share(owner, opener, 0, 50 * MIB)
+    owner.share(1, 50 * MIB, 6)  # which a new scheduler gets first
+    until("both may move", lambda: can_move(node, owner, 100 * MIB))
+    single = fill_card(node)
+    assert swapped(node, owner) >= 100 * MIB
+    node.kill_scheduler()
+    start_small_scheduler(node)
+    opener.tell("verify", 0, WORDS, 5)
+    until("there is no room", lambda: "keeps no more GPU memory" in owner.program.output())
+    until("the opener says that it waits", lambda: "has not heard of that memory yet" in opener.program.output())
+    owner.expect("free", 1)
+    assert opener.hear() == "right"
+    opener.expect("fill", 0, WORDS, 6)
+    owner.expect("verify", 0, WORDS, 6, what="right")
+    single.expect("verify", 0, WORDS, 99, what="right")
+    end(node, owner, opener, single)
 
 
 def test_a_forked_child_keeps_no_memory_on_the_card(gang, node):

@@ -299,6 +299,20 @@ def test_a_new_scheduler_hears_what_is_out(node):  # noqa: F811
     assert opener.ask(OUT, b"a" * 16, memory=chunks(3))[:2] == (NONE, FULL)  # it is another's
 
 
+def test_openers_wait_for_the_second_half(node):  # noqa: F811
+    """An owner that leaves a ticket again may lack descriptors in between. Its openers must not take that for its end."""
+    node.start()
+    owner, opener = Member(node), Sharer(node)
+    assert owner.leave(TICKET, 70, flags=OBEYS) == TAKEN
+    assert opener.contents(TICKET, 70) == list(range(70))
+    fds = [os.memfd_create("chunk")] * 64
+    assert owner.ask(DEPOSIT, TICKET, n=64, memory=chunks(70), fds=fds, flags=OBEYS)[0] == TAKEN
+    os.close(fds[0])
+    assert opener.ask(OPEN, TICKET, flags=OBEYS)[:2] == (NONE, AWAY)
+    assert owner.leave(TICKET, 70, flags=OBEYS) == TAKEN
+    assert opener.contents(TICKET, 70) == list(range(70))
+
+
 def test_half_a_ticket_is_none(node):  # noqa: F811
     node.start()
     owner, other = Sharer(node), Sharer(node)

@@ -186,6 +186,7 @@ static struct ticket *ticket_begin(struct server *server, struct ticket_link *li
 	if (found && found->link == link && ticket_has(found, &packet->memory)) {
 		ticket_close_all(server, found);
 		found->stays = found->stays || packet->flags & TICKET_SEEN;
+		found->is_out = true; /* openers wait until all of it has come */
 		return found;
 	}
 	if (found && found->link == link) {

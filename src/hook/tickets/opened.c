@@ -71,6 +71,19 @@ static CUresult opened_allow(const struct opened *o, size_t i)
 					descs, pager_access_list(o->dev, descs));
 }
 
+/* The first error. Other chunks get their access all the same. */
+static CUresult opened_allow_all(const struct opened *o)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	for (size_t i = 0; i < o->n_mapped; i++) {
+		CUresult one = opened_allow(o, i);
+
+		res = res == CUDA_SUCCESS ? one : res;
+	}
+	return res;
+}
+
 static CUresult opened_map_chunk(struct opened *o, int fd)
 {
 	CUdeviceptr addr = o->addr + o->n_mapped * o->memory.chunk_size;
@@ -87,7 +100,7 @@ static CUresult opened_map_chunk(struct opened *o, int fd)
 	(void)cuda_real.cuMemRelease(handle); /* the mapping keeps the memory */
 	if (res != CUDA_SUCCESS)
 		return res;
-	o->n_mapped++;
+	o->n_mapped++; /* without access, too: opened_ask_all() sets that again */
 	return opened_allow(o, o->n_mapped - 1);
 }
 
@@ -110,9 +123,33 @@ static enum opened_wait opened_wait_of(const struct ticket_packet *answer)
 {
 	if (answer->type != TICKET_NONE)
 		return OPENED_WAIT_NOT;
-	return answer->reason == TICKET_STARTING ? OPENED_WAIT_STARTING
-	       : answer->reason == TICKET_AWAY   ? OPENED_WAIT_AWAY
-						 : OPENED_WAIT_NOT;
+	switch ((enum ticket_reason)answer->reason) {
+	case TICKET_STARTING:
+	case TICKET_FULL:
+		return OPENED_WAIT_STARTING;
+	case TICKET_AWAY:
+		return OPENED_WAIT_AWAY;
+	case TICKET_UNKNOWN:
+		return OPENED_WAIT_UNKNOWN;
+	case TICKET_REASON_NONE_:
+	case TICKET_HELD:
+	case TICKET_STAYS:
+	case TICKET_REASON_COUNT_:
+		break; /* no answers to OPEN */
+	}
+	return OPENED_WAIT_NOT;
+}
+
+/* generation: of the pair on which the answer came. */
+static void opened_note(struct opened *o, enum opened_wait wait, uint32_t generation)
+{
+	if (wait == OPENED_WAIT_NOT || wait == OPENED_WAIT_AWAY)
+		o->heard_of = generation;
+	o->is_unheard = o->heard_of != generation;
+	if (wait != OPENED_WAIT_UNKNOWN)
+		o->unknown_ns = 0;
+	else if (!o->unknown_ns)
+		o->unknown_ns = clock_now_ns();
 }
 
 /* r: an error of ticket_link_ask(). */
@@ -131,6 +168,7 @@ static CUresult opened_link_error(int r)
 static CUresult opened_ask_some(struct opened *o, enum opened_wait *ret_wait)
 {
 	struct ticket_packet packet, answer;
+	uint32_t generation = 0;
 	struct pass_many pass;
 	CUresult res;
 	int r;
@@ -139,30 +177,41 @@ static CUresult opened_ask_some(struct opened *o, enum opened_wait *ret_wait)
 	ticket_packet_init(&packet, TICKET_OPEN, o->ticket);
 	packet.first = (uint32_t)o->n_mapped;
 	packet.flags = tickets_have_words() ? TICKET_OBEYS : 0;
-	r = ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
+	r = ticket_link_ask(&packet, NULL, &answer, &pass, &generation);
 	if (r)
 		return opened_link_error(r);
 	*ret_wait = opened_wait_of(&answer);
-	if (answer.type != TICKET_MEMORY)
-		return CUDA_ERROR_INVALID_VALUE;
 	/* An owner cannot change its ticket, so this is another one of that number. */
-	if (answer.first != packet.first ||
-	    (o->addr && memcmp(&answer.memory, &o->memory, sizeof(o->memory)) != 0))
-		res = CUDA_ERROR_INVALID_VALUE;
-	else
+	if (answer.type == TICKET_MEMORY &&
+	    (answer.first != packet.first ||
+	     (o->addr && memcmp(&answer.memory, &o->memory, sizeof(o->memory)) != 0)))
+		*ret_wait = OPENED_WAIT_UNKNOWN;
+	opened_note(o, *ret_wait, generation);
+	if (answer.type == TICKET_MEMORY && *ret_wait == OPENED_WAIT_NOT)
 		res = opened_map_some(o, &answer, &pass);
+	else
+		res = CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < pass.n; i++)
 		(void)ticket_drop(pass.fds[i]);
 	return res;
 }
 
+static bool opened_is_whole(const struct opened *o)
+{
+	return o->addr && o->n_mapped == o->memory.n_chunks;
+}
+
+/*
+ * Chunks that are mapped already are left from a try that failed, which may have mapped the last
+ * one without access, or from an unmap that failed.
+ */
 CUresult opened_ask_all(struct opened *o, enum opened_wait *ret_wait)
 {
-	CUresult res;
+	CUresult res = opened_allow_all(o);
 
-	do
+	*ret_wait = OPENED_WAIT_NOT;
+	while (res == CUDA_SUCCESS && !opened_is_whole(o))
 		res = opened_ask_some(o, ret_wait);
-	while (res == CUDA_SUCCESS && o->n_mapped < o->memory.n_chunks);
 	return res;
 }
 
@@ -180,7 +229,7 @@ static CUresult opened_map(struct opened *o)
 		gate_enter();
 		res = opened_ask_all(o, &wait);
 		gate_leave();
-		if (wait == OPENED_WAIT_NOT ||
+		if (wait == OPENED_WAIT_NOT || wait == OPENED_WAIT_UNKNOWN ||
 		    (wait == OPENED_WAIT_STARTING && clock_now_ns() >= end_ns))
 			break;
 		clock_nap(STARTING_NAP_NS);
@@ -338,16 +387,10 @@ static bool opened_is_behind(struct opened *o)
 	return is_behind;
 }
 
-static void opened_allow_all(const struct opened *o)
-{
-	for (size_t i = 0; i < o->n_mapped; i++)
-		(void)opened_allow(o, i);
-}
-
 void opened_allow_all_peers(struct opened *o)
 {
 	while (opened_is_behind(o))
-		opened_allow_all(o);
+		(void)opened_allow_all(o);
 }
 
 CUresult opened_open(const CUipcMemHandle *handle, CUdeviceptr *ret_ptr)
@@ -478,7 +521,7 @@ void opened_peers_changed(CUdevice dev)
 	round = ++opened.n_rounds;
 	hook_unlock(&opened.lock);
 	while ((o = opened_claim(dev, round))) {
-		opened_allow_all(o);
+		(void)opened_allow_all(o);
 		(void)opened_done(o, false);
 	}
 }

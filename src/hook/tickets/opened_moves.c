@@ -6,6 +6,19 @@
 
 #include "hook/base/hook_log.h"
 #include "hook/gate/device.h"
+#include "util/clock.h"
+
+/*
+ * A scheduler that has had a ticket forgets it when its owner ends or frees it. It also forgets the
+ * ticket when the owner's pair is cut, and the owner then leaves it again at once.
+ */
+#define GONE_NS (5 * CLOCK_NS_PER_SEC)
+/*
+ * A scheduler that has started since the ticket was left knows nothing of its owner. The owner may
+ * stand still (SIGSTOP), or find no room with this scheduler, and has the bytes all the same. It
+ * may also have ended while no scheduler ran, and no later word would say so.
+ */
+#define UNHEARD_NS (300 * CLOCK_NS_PER_SEC)
 
 void opened_hear_park(const uint8_t *ticket)
 {
@@ -68,22 +81,44 @@ static bool opened_set_parked(struct opened *o, bool is_parked)
 	return !is_parked;
 }
 
+/* The scheduler has no such ticket. */
+static bool opened_is_lost(const struct opened *o)
+{
+	uint64_t unknown_ns = clock_now_ns() - o->unknown_ns;
+
+	if (!o->is_unheard)
+		return unknown_ns >= GONE_NS;
+	hook_warn_once("this program waits for GPU memory of another one, which it has open "
+		       "(cuIpcOpenMemHandle): nvshare-scheduler was restarted, and has not heard "
+		       "of that memory yet; after %u seconds it counts as lost",
+		       (unsigned int)(UNHEARD_NS / CLOCK_NS_PER_SEC));
+	return unknown_ns >= UNHEARD_NS;
+}
+
+static void opened_lose(struct opened *o)
+{
+	(void)opened_unmap_chunks(o);
+	hook_warn_once("GPU memory of another program, which this one has open "
+		       "(cuIpcOpenMemHandle), was off the card when that program freed it or "
+		       "ended, and is lost: work that uses it fails");
+}
+
 /* Maps a parked one that is busy for the caller. false: it is not there yet. */
 static bool opened_map_again(struct opened *o)
 {
 	enum opened_wait wait;
 	CUresult res = opened_ask_all(o, &wait);
+	bool is_lost = wait == OPENED_WAIT_UNKNOWN && opened_is_lost(o);
 
 	if (res != CUDA_SUCCESS && wait == OPENED_WAIT_NOT)
-		hook_debug("opened memory could not be mapped again: error %d", (int)res);
-	if (res != CUDA_SUCCESS && (wait != OPENED_WAIT_NOT || res != CUDA_ERROR_INVALID_VALUE))
-		return false;
-	if (res != CUDA_SUCCESS) {
-		(void)opened_unmap_chunks(o);
 		hook_warn_once("GPU memory of another program, which this one has open "
-			       "(cuIpcOpenMemHandle), was off the card when that program freed it "
-			       "or ended, and is lost: work that uses it fails");
-	}
+			       "(cuIpcOpenMemHandle), could not be mapped again (error %d): this "
+			       "program waits, and tries again",
+			       (int)res);
+	if (res != CUDA_SUCCESS && !is_lost)
+		return false;
+	if (is_lost)
+		opened_lose(o);
 	opened_allow_all_peers(o);
 	return opened_set_parked(o, false);
 }

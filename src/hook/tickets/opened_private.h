@@ -33,6 +33,10 @@ struct opened {
 	size_t n_mapped;   /* chunks */
 	uint64_t round;    /* of opened_peers_changed() */
 	uint64_t returned; /* of opened_return() */
+	/* Those of the thread that has made it busy. */
+	uint32_t heard_of;   /* the pair on which the scheduler knew the ticket last */
+	bool is_unheard;     /* the last answer is of another pair */
+	uint64_t unknown_ns; /* since when the scheduler has answered UNKNOWN; 0: it does not */
 };
 
 struct opened_book {
@@ -48,8 +52,9 @@ extern struct opened_book opened;
 
 enum opened_wait {
 	OPENED_WAIT_NOT,
-	OPENED_WAIT_STARTING, /* the scheduler may not have the ticket yet */
+	OPENED_WAIT_STARTING, /* the scheduler may not have the ticket yet, or has no room */
 	OPENED_WAIT_AWAY,     /* its bytes are off the card */
+	OPENED_WAIT_UNKNOWN,  /* nobody has left such a ticket with this scheduler */
 };
 
 /* For an entry that is busy for the caller. */

@@ -184,14 +184,24 @@ void tickets_keep(CUdeviceptr addr, size_t size)
 	hook_unlock(&tickets.lock);
 }
 
-/* One that was asked for, and was not looked at in this round; busy then. */
-static struct ticket *tickets_claim_asked(void)
+static bool ticket_is_asked(const struct ticket *ticket)
+{
+	return ticket->is_asked || ticket->is_kept;
+}
+
+static bool ticket_is_owed(const struct ticket *ticket)
+{
+	return ticket->is_owed;
+}
+
+/* One that is_due, and was not looked at in this round; busy then. */
+static struct ticket *tickets_claim_due(bool (*is_due)(const struct ticket *ticket))
 {
 	struct ticket *t;
 
 	hook_lock(&tickets.lock);
 	for (t = tickets.first; t; t = t->next) {
-		if (!t->is_busy && t->round != tickets.round && (t->is_asked || t->is_kept))
+		if (!t->is_busy && t->round != tickets.round && is_due(t))
 			break;
 	}
 	if (t) {
@@ -204,25 +214,44 @@ static struct ticket *tickets_claim_asked(void)
 
 static void ticket_return(struct ticket *ticket)
 {
+	bool was_out = ticket->is_out, is_done;
+
 	hook_lock(&tickets.lock);
 	/* Nobody has it open, whichever pair comes next. */
-	ticket->was_left = ticket->was_left && !ticket->is_out;
-	ticket->is_out = ticket->is_asked = ticket->is_kept = ticket->is_wanted = false;
+	ticket->was_left = ticket->was_left && !was_out;
+	ticket->is_out = ticket->is_kept = ticket->is_wanted = false;
 	ticket->is_settled = false;
 	hook_unlock(&tickets.lock);
-	(void)ticket_leave(ticket);
+	is_done = ticket_leave(ticket) == LEAVE_DONE;
+	hook_lock(&tickets.lock);
+	/* If it could not be left, nobody has got it, and its memory may leave the card again. */
+	ticket->is_out = was_out && !is_done;
+	ticket->is_asked = ticket->is_asked && !is_done;
+	hook_unlock(&tickets.lock);
 }
 
-void tickets_return(void)
+static void tickets_return_due(bool (*is_due)(const struct ticket *ticket))
 {
 	struct ticket *ticket;
 
 	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
 		return;
 	tickets.round++;
-	while ((ticket = tickets_claim_asked())) {
+	while ((ticket = tickets_claim_due(is_due))) {
 		if (pager_share_is_in(&ticket->shared))
 			ticket_return(ticket);
+		else
+			ticket->is_owed = false; /* it is left after the next restore */
 		ticket_put(ticket, true);
 	}
+}
+
+void tickets_return(void)
+{
+	tickets_return_due(ticket_is_asked);
+}
+
+void tickets_return_owed(void)
+{
+	tickets_return_due(ticket_is_owed);
 }

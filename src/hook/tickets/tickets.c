@@ -20,7 +20,7 @@
 #define HANDLE_MAGIC     "nvshare ticket 1"
 #define HANDLE_MAGIC_LEN 16
 
-/* While the scheduler is away, tickets_tick() tries so often at most. */
+/* While the scheduler has not got all tickets, tickets_tick() tries so often at most. */
 #define RETRY_NS CLOCK_NS_PER_SEC
 
 struct tickets tickets = {
@@ -50,6 +50,11 @@ static void ticket_write_handle(const uint8_t id[TICKET_LEN], CUipcMemHandle *re
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->reserved, HANDLE_MAGIC, HANDLE_MAGIC_LEN);
 	memcpy(ret->reserved + HANDLE_MAGIC_LEN, id, TICKET_LEN);
+}
+
+bool ticket_is_left(const struct ticket *ticket)
+{
+	return ticket->generation == ticket_link_generation() && ticket_link_is_up();
 }
 
 /* ---- to the scheduler, without the lock ----------------------------------------------- */
@@ -151,29 +156,6 @@ static enum leave_result leave_all(const struct ticket *ticket, uint32_t *ret_ge
 		else if (generation != *ret_generation)
 			result = LEAVE_AWAY;
 	}
-	if (result != LEAVE_DONE)
-		ticket_withdraw(ticket);
-	return result;
-}
-
-#define LEAVE_TRIES 3
-
-enum leave_result ticket_leave(struct ticket *ticket)
-{
-	enum leave_result result = LEAVE_AWAY;
-	uint32_t generation = 0;
-
-	for (unsigned int i = 0; i < LEAVE_TRIES && result == LEAVE_AWAY; i++) {
-		result = leave_all(ticket, &generation);
-		/* Openers of an earlier pair have it open, and this pair does not know them. */
-		if (result != LEAVE_DONE || ticket->is_out || ticket->is_seen ||
-		    !ticket->was_left || generation == ticket->generation)
-			continue;
-		ticket->is_seen = true;
-		result = LEAVE_AWAY;
-	}
-	ticket->generation = result == LEAVE_DONE ? generation : 0;
-	ticket->was_left = ticket->was_left || result == LEAVE_DONE;
 	return result;
 }
 
@@ -192,6 +174,75 @@ static CUresult leave_error(enum leave_result result)
 			       "another program, and cannot be shared; run the program with "
 			       "NVSHARE_TRANSFER=0");
 	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static bool ticket_is_dead(const struct ticket *ticket)
+{
+	bool is_dead;
+
+	hook_lock(&tickets.lock);
+	is_dead = ticket->is_dead;
+	hook_unlock(&tickets.lock);
+	return is_dead;
+}
+
+static void ticket_warn_owed(const struct ticket *ticket, enum leave_result result)
+{
+	if (result == LEAVE_FULL)
+		(void)leave_error(result);
+	else if (result == LEAVE_FREED && !ticket_is_dead(ticket))
+		hook_warn_once("this program could not leave GPU memory that it shares "
+			       "(cuIpcGetMemHandle) with nvshare-scheduler, and tries again; "
+			       "programs that have it open wait meanwhile (file descriptors may be "
+			       "short: RLIMIT_NOFILE)");
+}
+
+/*
+ * A program may have the handle of a ticket that could not be left, and may wait for the memory. If
+ * the ticket were withdrawn, that program would take the bytes for lost. So a scheduler that has
+ * not had the ticket hears that its bytes are away, and one that has had it gives it to nobody.
+ */
+static void ticket_owe(struct ticket *ticket, enum leave_result result)
+{
+	uint32_t generation = 0;
+
+	ticket_warn_owed(ticket, result);
+	ticket->is_owed = ticket->is_owed || !ticket->is_out;
+	if (ticket_is_left(ticket))
+		return;
+	if (!ticket->is_out && result != LEAVE_AWAY) {
+		/* Openers of an earlier pair may have it open. */
+		ticket->is_seen = ticket->is_seen || ticket->was_left;
+		if (leave_out(ticket, &generation) != LEAVE_DONE)
+			generation = 0;
+	}
+	ticket->generation = generation;
+}
+
+#define LEAVE_TRIES 3
+
+enum leave_result ticket_leave(struct ticket *ticket)
+{
+	enum leave_result result = LEAVE_AWAY;
+	uint32_t generation = 0;
+
+	for (unsigned int i = 0; i < LEAVE_TRIES && result == LEAVE_AWAY; i++) {
+		result = leave_all(ticket, &generation);
+		/* Openers of an earlier pair have it open, and this pair does not know them. */
+		if (result != LEAVE_DONE || ticket->is_out || ticket->is_seen ||
+		    !ticket->was_left || generation == ticket->generation)
+			continue;
+		ticket->is_seen = true;
+		result = LEAVE_AWAY;
+	}
+	if (result == LEAVE_DONE) {
+		ticket->generation = generation;
+		ticket->was_left = ticket->is_given = true;
+		ticket->is_owed = ticket->is_owed && ticket->is_out;
+	} else if (ticket->is_given) {
+		ticket_owe(ticket, result);
+	}
+	return result;
 }
 
 /* ---- the book ---------------------------------------------------------------------------- */
@@ -246,16 +297,15 @@ void ticket_put(struct ticket *ticket, bool keeps)
 }
 
 /*
- * Leaves a ticket that is busy for the caller. *ret_id: its number. One that could not be left is
- * gone then, unless keeps.
+ * Leaves a ticket that is busy for the caller. *ret_id: its number. One that nobody can have yet,
+ * and that could not be left, is gone then.
  */
-static enum leave_result ticket_leave_linked(struct ticket *ticket, bool keeps,
-					     uint8_t ret_id[TICKET_LEN])
+static enum leave_result ticket_leave_linked(struct ticket *ticket, uint8_t ret_id[TICKET_LEN])
 {
 	enum leave_result result = ticket_leave(ticket);
 
 	memcpy(ret_id, ticket->id, TICKET_LEN);
-	ticket_put(ticket, result == LEAVE_DONE || keeps);
+	ticket_put(ticket, ticket->is_given);
 	return result;
 }
 
@@ -272,11 +322,6 @@ static struct ticket *ticket_new(const struct pager_shared *shared)
 	t->id[0] |= 1; /* not all zero */
 	t->shared = *shared;
 	return t;
-}
-
-bool ticket_is_left(const struct ticket *ticket)
-{
-	return ticket->generation == ticket_link_generation() && ticket_link_is_up();
 }
 
 /*
@@ -328,7 +373,7 @@ static enum leave_result ticket_make(CUdeviceptr ptr, uint8_t ret_id[TICKET_LEN]
 	if (!ticket && !is_left)
 		*ret_res = CUDA_ERROR_OUT_OF_MEMORY;
 	if (ticket)
-		result = ticket_leave_linked(ticket, false, ret_id);
+		result = ticket_leave_linked(ticket, ret_id);
 	bell_ring(); /* the agent looks whether the memory must stay */
 	return result == LEAVE_FREED && !pager_share_is_in(&shared) ? LEAVE_OUT : result;
 }
@@ -399,7 +444,7 @@ void tickets_context_gone(CUcontext ctx)
 	opened_context_gone(ctx);
 }
 
-/* One that the scheduler has not got, and that was not tried in this round; busy then. */
+/* One that this scheduler knows nothing of, and that was not tried in this round; busy then. */
 static struct ticket *tickets_claim_lost(uint64_t round)
 {
 	struct ticket *t;
@@ -426,10 +471,9 @@ static void tickets_bring(void)
 		return;
 	tickets.round++;
 	while ((ticket = tickets_claim_lost(tickets.round))) {
-		if (ticket_leave_linked(ticket, true, id) == LEAVE_AWAY)
+		if (ticket_leave_linked(ticket, id) == LEAVE_AWAY)
 			return; /* until the next look, or the next scheduler */
 	}
-	tickets.renewed = ticket_link_generation();
 }
 
 void tickets_renew(bool has_words)
@@ -441,22 +485,36 @@ void tickets_renew(bool has_words)
 	tickets_bring();
 }
 
-static bool tickets_are_lost(void)
+/* A thread that speaks with the scheduler about a ticket rings the bell if that fails. */
+static bool tickets_are_behind(void)
 {
-	return __atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE) &&
-	       (!ticket_link_is_up() || tickets.renewed != ticket_link_generation());
+	uint32_t generation = ticket_link_generation();
+	bool are_behind = false;
+
+	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
+		return false;
+	if (!ticket_link_is_up())
+		return true;
+	hook_lock(&tickets.lock);
+	for (const struct ticket *t = tickets.first; t; t = t->next)
+		are_behind =
+			are_behind || (!t->is_busy && (t->is_owed || t->generation != generation));
+	hook_unlock(&tickets.lock);
+	return are_behind;
 }
 
 uint64_t tickets_tick(uint64_t now_ns)
 {
 	tickets_settle();
-	if (!tickets_are_lost())
+	if (!tickets_are_behind())
 		return UINT64_MAX;
 	if (now_ns >= tickets.retry_ns) {
 		tickets.retry_ns = now_ns + RETRY_NS;
 		tickets_bring();
+		if (ticket_link_is_up())
+			tickets_return_owed();
 	}
-	return tickets_are_lost() ? tickets.retry_ns : UINT64_MAX;
+	return tickets_are_behind() ? tickets.retry_ns : UINT64_MAX;
 }
 
 /* A child has no GPU memory of its parent's. */

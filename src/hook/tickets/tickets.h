@@ -46,8 +46,8 @@ void tickets_context_gone(CUcontext ctx);
  */
 void tickets_renew(bool has_words);
 /*
- * The agent's thread, at each turn. The same where the pair was lost. Returns when to call it
- * again; UINT64_MAX: when the bell rings.
+ * The agent's thread, at each turn. The same where the pair was lost, or where a ticket could not
+ * be left. Returns when to call it again; UINT64_MAX: when the bell rings.
  */
 uint64_t tickets_tick(uint64_t now_ns);
 

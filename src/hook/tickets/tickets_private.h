@@ -21,6 +21,7 @@ struct ticket {
 	uint8_t id[TICKET_LEN];
 	struct pager_shared shared;
 	uint32_t generation; /* of the pair on which it was left; 0: on none */
+	bool is_given;       /* the program has got its handle, and may have passed it on */
 	bool was_left;       /* others may have it open since */
 	bool is_seen;        /* and the scheduler cannot know all of them */
 	bool is_busy;        /* a thread speaks with the scheduler about it */
@@ -29,6 +30,7 @@ struct ticket {
 	bool is_kept;        /* it may, but its openers did not give it back in time */
 	bool is_asked;       /* for MOVE; the scheduler may give it to nobody any more */
 	bool is_out;         /* it gives it to nobody, and nobody has it */
+	bool is_owed;        /* its memory is in, and could not be left */
 	bool is_wanted;      /* an opener waits for it */
 	bool is_settled;     /* its pins are as they should be */
 	uint64_t round;      /* of tickets_renew(), tickets_return() or tickets_take() */
@@ -42,8 +44,7 @@ struct tickets {
 	bool has_words; /* atomic: tickets_have_words() */
 	bool are_used;  /* by the scheduler's last word */
 	/* The agent's. */
-	uint64_t round;   /* how often all tickets were looked at */
-	uint32_t renewed; /* on this pair */
+	uint64_t round; /* how often all tickets were looked at */
 	uint64_t retry_ns;
 };
 
@@ -53,14 +54,17 @@ enum leave_result {
 	LEAVE_DONE,
 	LEAVE_FULL,
 	LEAVE_AWAY,  /* there is no scheduler, or it does not answer */
-	LEAVE_FREED, /* the memory is gone, or the driver does not export it */
+	LEAVE_FREED, /* the memory is gone, or the driver does not export it, maybe for now */
 	LEAVE_OUT    /* ticket_make() */
 };
 
-/* Leaves a ticket that is busy for the caller with the scheduler. */
+/*
+ * Leaves a ticket that is busy for the caller with the scheduler. One that others may have is never
+ * withdrawn: if it cannot be left, it is owed to them.
+ */
 enum leave_result ticket_leave(struct ticket *ticket);
 
-/* The scheduler has it. */
+/* The scheduler has it, or knows that its memory is away. */
 bool ticket_is_left(const struct ticket *ticket);
 
 /* Ends the caller's work on a ticket. One that the program has freed meanwhile is gone then. */
@@ -68,5 +72,7 @@ void ticket_put(struct ticket *ticket, bool keeps);
 
 /* ticket_moves.c. The agent's thread, when it moves no memory: pins, and lets memory move again. */
 void tickets_settle(void);
+/* The same thread and time: tries again to leave what is owed. */
+void tickets_return_owed(void);
 
 #endif
