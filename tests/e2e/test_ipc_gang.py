@@ -441,7 +441,7 @@ def test_a_new_scheduler_without_room_gets_it_later(gang, node):
     owner, opener = gang
     share(owner, opener, 0, 50 * MIB)
     owner.share(1, 50 * MIB, 6)  # which a new scheduler gets first
-    until("both may move", lambda: can_move(node, owner, 100 * MIB))
+    until("both may move", lambda: can_move(node, owner, 50 * MIB))
     single = fill_card(node)
     assert swapped(node, owner) >= 100 * MIB
     node.kill_scheduler()
