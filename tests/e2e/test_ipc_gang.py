@@ -430,6 +430,28 @@ def test_an_owner_that_cannot_leave_its_memory_does_so_later(node):
     end(node, owner, opener, single)
 
 
+@pytest.mark.parametrize("size, nth", [(SHARED, 1), (150 * MIB, 2)], ids=["the last chunk", "one in the middle"])
+def test_an_opener_that_cannot_map_its_memory_does_so_later(node, size, nth):
+    """The driver refuses the access to a chunk once. Kernels reach that chunk all the same, and the pair goes on."""
+    node.start_scheduler()
+    armed = node.flag("armed")
+    owner = Sharer(node, "owner", **GANG)
+    opener = Sharer(node, "opener", NVSHARE_SIM_FAIL=f"cuMemSetAccess:{nth}:999", NVSHARE_SIM_FAIL_FROM=str(armed), **GANG)
+    words = size // 4
+    owner.expect("alloc", 0, size)
+    owner.expect("fill", 0, words, 5)
+    opener.expect("open", 0, owner("get", 0, 0).split()[1])
+    until("it may move", lambda: can_move(node, owner, size))
+    single = fill_card(node)
+    assert swapped(node, owner) > 0  # a part of it takes all of it from the opener
+    armed.touch()
+    opener.expect("verify", 0, words, 5, what="right")
+    assert "could not be mapped again (error 999)" in opener.program.output()
+    opener.expect("fill", 0, words, 6)
+    owner.expect("verify", 0, words, 6, what="right")
+    end(node, owner, opener, single)
+
+
 def start_small_scheduler(node):
     """One that keeps one chunk of each process."""
     command = ["prlimit", "--nofile=190:190", node.build / "nvshare-scheduler"]
