@@ -170,9 +170,10 @@ static CUresult leave_error(enum leave_result result)
 			       "(cuIpcGetMemHandle); raise its limit of open files (LimitNOFILE=), "
 			       "or run the program with NVSHARE_IPC=1");
 	else if (result == LEAVE_FREED)
-		hook_warn_once("GPU memory that this program shares (cuIpcGetMemHandle) came from "
-			       "another program, and cannot be shared; run the program with "
-			       "NVSHARE_TRANSFER=0");
+		hook_warn_once("GPU memory that this program shares (cuIpcGetMemHandle) could not "
+			       "be exported: either file descriptors are short (RLIMIT_NOFILE), "
+			       "or it came from another program, which NVSHARE_TRANSFER=0 "
+			       "avoids");
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
