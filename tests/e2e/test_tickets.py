@@ -233,7 +233,10 @@ def test_nobody_is_stopped_while_turns_are_off(node):  # noqa: F811
     assert node.ctl("-S", "off").returncode == 0
     assert owner.ask(MOVE, TICKET)[:2] == (NONE, STAYS)
     owner.client.release(owner.grant)
-    assert owner.word() == (TICKET, TO_MOVE)
+    word = owner.word()
+    if word == (TICKET, TO_STAY):  # all tickets were looked at before it asked
+        word = owner.word()
+    assert word == (TICKET, TO_MOVE)
     assert owner.ask(MOVE, TICKET)[:2] == (NONE, HELD)
     assert opener.ask(PARK, TICKET)[0] == TAKEN
     assert take_back(owner, TICKET) is None
