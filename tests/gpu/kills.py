@@ -26,6 +26,10 @@ def released(card):
     return len(card.rig.scheduler.find(r"released client=\d+ gpu=0 grant=[1-9]"))
 
 
+def is_any_frozen(programs):
+    return any(program.find("stopped in .*frozen") for program in programs.values())
+
+
 def restart_scheduler(card):
     code = card.rig.scheduler.wait(20)
     time.sleep(random.uniform(0, 0.5))
@@ -38,6 +42,8 @@ def one_round(card, args, victim, number):
     programs = {name: card.start(name, rigs.size(args.size), flag, NVSHARE_DRAIN_MS="0")
                 for name in ("first", "second")}
     card.rig.until("two switches", 60, lambda: drops(card) >= 2)
+    # The first stops may find them between two kernels, on a busy machine.
+    card.rig.until("a stop in the middle of a program's work", 120, lambda: is_any_frozen(programs))
     n_drops = drops(card)
     card.rig.until("another switch begins", 60, lambda: drops(card) > n_drops, pause=0.0005)
     n_released = released(card)
@@ -45,7 +51,6 @@ def one_round(card, args, victim, number):
     time.sleep(delay)
     stage = "after the memory had gone" if released(card) > n_released else "while it was going out"
     (programs.get(victim) or card.rig.scheduler).kill(number)
-    is_frozen = any(program.find("stopped in .*frozen") for program in programs.values())
     if victim == "scheduler":
         code = restart_scheduler(card)
     else:
@@ -60,8 +65,6 @@ def one_round(card, args, victim, number):
           f" {' and '.join(programs)} verified {slowest:.1f} s later", flush=True)
     if code is None:
         raise RuntimeError(f"the {victim} does not end")
-    if not is_frozen:
-        raise RuntimeError("no program was stopped in the middle of its work")
     return stage
 
 
