@@ -2,6 +2,8 @@
 
 /* Memory of other processes: a driver that fails, and a scheduler that does not know a ticket. */
 
+#include "fake_ticket_descriptors.h"
+
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 #include "hook/tickets/ticket_link.h"
@@ -87,21 +89,6 @@ bool ticket_link_is_up(void)
 uint32_t ticket_link_generation(void)
 {
 	return scheduler.generation;
-}
-
-int ticket_hand(int fd)
-{
-	return fd;
-}
-
-int ticket_drop(int fd)
-{
-	(void)fd;
-	return -1;
-}
-
-void ticket_link_after_fork_child(void)
-{
 }
 
 /* ---- the driver ------------------------------------------------------------------------ */
