@@ -5,6 +5,7 @@
 #include "vmm_rig.h"
 
 #include "hook/host/hostmem.h"
+#include "hook/host/touched.h"
 #include "lib/virtual_clock.h"
 
 static int n_awaited;
@@ -278,6 +279,39 @@ static void clean_copies_are_given_to_others(void **state)
 	end_two(a, b);
 }
 
+/* Waits for what is being made ready. */
+static void expect_nothing_comes(void)
+{
+	size_t size;
+	void *addr;
+
+	assert_false(touched_wait(&addr, &size));
+}
+
+/* A program that has come back goes out again into the host memory that its copies still have. */
+static void host_memory_of_copies_is_not_made_ready_twice(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_move move;
+
+	(void)state;
+	hostmem_set_limit("64MiB");
+	fill_two(a, b);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	budget_set(0, 9 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
+	assert_int_equal(counts().resident, 8 * MIB);
+	pager_prepare(0, 8 * MIB, true);
+	expect_nothing_comes();
+	pager_touch(0, 8 * MIB);
+	expect_nothing_comes();
+	budget_set(0, BUDGET_UNLIMITED);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	pager_prepare(0, 12 * MIB, true); /* without digests the pool has the memory again */
+	expect_nothing_comes();
+	end_two(a, b);
+}
+
 int main(void)
 {
 #define SHORT_TEST(name) cmocka_unit_test_setup_teardown(name, setup_short, teardown_short)
@@ -291,6 +325,7 @@ int main(void)
 		SHORT_TEST(an_eviction_that_can_not_end_is_not_begun),
 		SHORT_TEST(no_room_for_the_first_chunk_begins_nothing),
 		SHORT_TEST(clean_copies_are_given_to_others),
+		SHORT_TEST(host_memory_of_copies_is_not_made_ready_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

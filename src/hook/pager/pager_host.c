@@ -62,10 +62,33 @@ static bool host_is_taken(CUdevice dev)
 	return backend_of(dev) != NVSHARE_BACKEND_MANAGED && pager_device(dev);
 }
 
+/*
+ * The most that an eviction of so many bytes can take from the pool. A chunk that came back keeps
+ * the host memory of its copy (pager_copy.h), and goes out into the same again.
+ */
+static uint64_t host_needed(CUdevice dev, uint64_t bytes)
+{
+	uint64_t without = 0;
+
+	hook_lock(&pager.lock);
+	for (const struct pager_range *range = pager.devices[dev].ranges; range;
+	     range = range->next) {
+		for (size_t i = 0; i < range->n_chunks; i++) {
+			const struct pager_chunk *chunk = &range->chunks[i];
+
+			if ((chunk->state == PAGER_RESIDENT || chunk->state == PAGER_BUSY) &&
+			    !chunk->host)
+				without += chunk->size;
+		}
+	}
+	hook_unlock(&pager.lock);
+	return bytes < without ? bytes : without;
+}
+
 void pager_touch(CUdevice dev, uint64_t bytes)
 {
 	if (host_is_taken(dev))
-		hostpool_touch(bytes, bell_ring);
+		hostpool_touch(host_needed(dev, bytes), bell_ring);
 }
 
 void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
@@ -77,7 +100,7 @@ void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 	if (!host_is_taken(dev) || !host_enter_any(dev, &pushed))
 		return;
 	if (bytes)
-		hostpool_begin(bytes, is_urgent, bell_ring);
+		hostpool_begin(host_needed(dev, bytes), is_urgent, bell_ring);
 	else
 		hostpool_trim();
 	pager_pop(pushed);
