@@ -104,6 +104,15 @@ def test_the_other_goes_on_when_one_is_killed_while_memory_changes_hands(node, w
     node.finish([survivor])
 
 
+def test_who_comes_back_keeps_its_host_memory_and_takes_no_more(node):
+    """Its copies have digests, and go out into the same host memory again."""
+    node.env["NVSHARE_CLEAN"] = "1"
+    programs = start(node, limit="8GiB")
+    until("they took turns", lambda: node.gpu()["switches"] >= 10)
+    assert host_bytes(node) <= 2 * (400 * MIB + AT_ONCE)
+    node.finish(programs)
+
+
 def test_host_memory_is_ready_before_anybody_waits(node):
     """The other one grows: at the end each of its buffers, however late it comes, could be followed by more than fits."""
     node.start_scheduler()
