@@ -948,7 +948,7 @@ struct nvshare_result_msg {
 #define NVSHARE_JOB_TYPE_LEN    32
 #define NVSHARE_JOB_GPUS_LEN    448
 #define NVSHARE_JOB_UNITS_MAX   1000000000u
-#define NVSHARE_JOB_LIMIT_MAX   86400u
+#define NVSHARE_JOB_LIMIT_MAX   (365u * 86400u)
 #define NVSHARE_JOB_RETRIES_MAX 1000u
 
 /* nvshare_submit::flags */

@@ -36,13 +36,13 @@ static int word_set(char *buf, size_t size, const char *value)
 	return text_set(buf, size, value);
 }
 
-/* "90", "90s", "15m", "2h". */
+/* "90", "90s", "15m", "2h", "3d". */
 static int limit_set(struct nvshare_submit *submit, const char *value)
 {
 	static const struct {
 		char unit;
 		uint64_t seconds;
-	} units[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+	} units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
 	size_t len = strlen(value);
 	uint64_t number, each = 1;
 	char digits[16];
@@ -107,7 +107,7 @@ static int options_take(struct run_options *options, const char *name, const cha
 		return r;
 	}
 	if (!strcmp(name, "time-limit")) {
-		*ret_allowed = "a time up to 24h, as 90s, 15m or 2h";
+		*ret_allowed = "a time up to 365d, as 90s, 15m, 2h or 3d";
 		return limit_set(submit, value);
 	}
 	if (!strcmp(name, "gpu")) {

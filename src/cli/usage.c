@@ -43,7 +43,7 @@ static const struct usage {
 	{"run --gpu GPU -- COMMAND...", "this GPU, by index or UUID; or several, with commas"},
 	{"run --apart WORD -- COMMAND...", "no GPU together with another job of that WORD"},
 	{"run --priority low|normal|high|critical -- COMMAND...", NULL},
-	{"run --time-limit TIME -- COMMAND...", "as 90s, 15m, 2h; waits for turns do not count"},
+	{"run --time-limit TIME -- COMMAND...", "as 90s, 15m, 2h, 3d; waits for turns do not count"},
 	{"run --retries N -- COMMAND...", "when it fails it waits again, N times"},
 	{"run --name TEXT -- COMMAND...", "its name in the queue"},
 	{"run --gang NAME -- COMMAND...",

@@ -92,7 +92,7 @@ def test_bad_options_are_named(node):
     for args, words in ((["--memory", "much", "--", "true"], "--memory is 'much'"),
                         (["--memory", "0", "--", "true"], "--memory is '0'"),
                         (["--priority", "top", "--", "true"], "--priority is 'top'"),
-                        (["--time-limit", "25h", "--", "true"], "--time-limit is '25h'"),
+                        (["--time-limit", "366d", "--", "true"], "--time-limit is '366d'"),
                         (["--units", "-1", "--", "true"], "--units is '-1'"),
                         (["--model", "a b", "--", "true"], "--model is 'a b'"),
                         (["--gpu"], "--gpu needs a value"),

@@ -35,7 +35,7 @@ FROM_SOURCES = [
     "sudo systemd-sysusers && sudo systemd-tmpfiles --create nvshare.conf && sudo systemctl daemon-reload",
     "sudo systemctl enable --now nvshare-scheduler.socket nvshare-scheduler.service",
     "sudo install -D -m 644 -t /etc/nvshare /usr/local/share/nvshare/nvshare.yaml",
-    "sudo install -d -m 755 /run/nvshare && sudo nvshare-scheduler &",
+    "sudo install -d -m 755 /run/nvshare && sudo -b nvshare-scheduler",
     "sudo systemctl disable --now nvshare-scheduler.socket nvshare-scheduler.service && sudo make uninstall",
 ]
 DEBS = f"{HOME}/nvshare/build/deb"  # where `make deb` leaves them
@@ -102,7 +102,7 @@ class Path:
         self.do(RELOAD)
         assert re.search(rf"^policy +fair +{SETTINGS}:{n}$", self.do("nvsharectl config"), re.MULTILINE)
         self.do("sudo nvsharectl set --save quantum_sec 20")
-        more = "policy: fair\npoll_interval_ms: 100\npriority_max: critical\nalert_command: /usr/local/bin/nvshare-alert\n"
+        more = "policy: fair\npoll_interval_ms: 100\nalert_command: /usr/local/bin/nvshare-alert\n"
         self.machine.edit(EDIT, before + more)
         (script,) = [text for text in blocks(section(SCHEDULER_PAGE, "ALERTS"), "text") if text.startswith("#!")]
         self.machine.write("/usr/local/bin/nvshare-alert", script + "\n")
@@ -129,7 +129,8 @@ class Path:
         assert json.loads(self.machine.read(f"{self.machine.work}/trace.json"))["traceEvents"]
 
     def hurry(self):
-        """A third program, of a class that the settings allow by now."""
+        """A third program, of a class that the user may have by now."""
+        self.do("sudo nvsharectl set --save priority_max normal,uid:1000=critical")
         output = self.start_program("serve", f"NVSHARE_PRIORITY=critical LD_PRELOAD={LIBRARY} python3 serve.py")
         until("it is critical", lambda: self.clients().get("serve", {}).get("priority") == "critical")
         return output
