@@ -41,6 +41,11 @@ void pager_copy_begin(struct pager_chunk *chunk, const struct digest *now)
 	chunk->stamp = gate_openings();
 	free(chunk->taken);
 	chunk->taken = digests_keep(now, chunk->size);
+	if (chunk->taken)
+		return;
+	/* What is copied without digests must not be taken for what was there before. */
+	free(chunk->digests);
+	chunk->digests = NULL;
 }
 
 /* The piece at an offset is in host memory already, from before. */
@@ -57,6 +62,16 @@ static size_t piece_end(const struct pager_chunk *chunk, size_t offset)
 	size_t end = (offset / HASH_PIECE + 1) * HASH_PIECE;
 
 	return end < chunk->size ? end : chunk->size;
+}
+
+/*
+ * The bytes from begin to end are being copied. The copy of the chunk may never become whole: the
+ * program runs on. Then the digests must be those of the pieces that host memory has by now.
+ */
+static void digests_follow(struct pager_chunk *chunk, size_t begin, size_t end)
+{
+	for (size_t at = begin; chunk->digests && at < end; at = piece_end(chunk, at))
+		chunk->digests[at / HASH_PIECE] = chunk->taken[at / HASH_PIECE];
 }
 
 /* The bytes from begin to end, which lie in one part of host memory or in several. */
@@ -97,6 +112,7 @@ CUresult pager_copy_some(struct pager_chunk *chunk, CUstream stream, uint64_t ma
 		res = span_copy_out(chunk, stream, begin, end);
 	if (res != CUDA_SUCCESS)
 		return res;
+	digests_follow(chunk, begin, end);
 	chunk->copied = end;
 	*ret_bytes = end - begin;
 	return CUDA_SUCCESS;
@@ -104,10 +120,10 @@ CUresult pager_copy_some(struct pager_chunk *chunk, CUstream stream, uint64_t ma
 
 void pager_copy_end(struct pager_chunk *chunk)
 {
+	if (!chunk->taken)
+		return; /* it was whole before; or its digests are unknown */
 	free(chunk->digests);
-	chunk->digests = chunk->copied == chunk->size ? chunk->taken : NULL;
-	if (chunk->copied < chunk->size)
-		free(chunk->taken);
+	chunk->digests = chunk->taken;
 	chunk->taken = NULL;
 }
 
