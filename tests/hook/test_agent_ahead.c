@@ -105,6 +105,26 @@ static void a_scheduler_of_before_hears_nothing(void)
 	expect_silence(fd);
 }
 
+/* Others lack host memory: these copies would take it away from them. */
+static void it_copies_nothing_while_others_lack_host_memory(void)
+{
+	struct nvshare_host_memory lack = {.wanted = 10 << 20}, over = {0};
+	int fd = begin(NVSHARE_REGISTERED_CLEAN), n;
+
+	(void)expect_clean(fd);
+	fake_set(n_to_copy, 1 << 30);
+	allow(fd, 1 << 30);
+	wait_until(fake_get(n_copied) > 3);
+	fake_send(fd, NVSHARE_MSG_HOST_MEMORY, &lack);
+	fake_send(fd, NVSHARE_MSG_HEARTBEAT, &(struct nvshare_heartbeat){.nonce = 1});
+	(void)fake_expect(fd, NVSHARE_MSG_HEARTBEAT);
+	n = fake_get(n_copied);
+	clock_nap(CLOCK_NS_PER_SEC);
+	check(fake_get(n_copied) == n);
+	fake_send(fd, NVSHARE_MSG_HOST_MEMORY, &over);
+	wait_until(fake_get(n_copied) > n);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -112,6 +132,7 @@ int main(void)
 		child_test(it_stops_and_answers_when_it_is_told_so),
 		child_test(a_program_that_wants_to_run_copies_nothing),
 		child_test(a_scheduler_of_before_hears_nothing),
+		child_test(it_copies_nothing_while_others_lack_host_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

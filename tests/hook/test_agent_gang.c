@@ -589,6 +589,24 @@ static void give_room(size_t first, size_t second)
 	__atomic_store_n(&room[1], second, __ATOMIC_SEQ_CST);
 }
 
+/* The pool is the process's, and in use for the first GPU. */
+static void a_gpu_without_a_context_leaves_host_memory_alone(void)
+{
+	struct gpus gpus;
+	int n_before;
+
+	fake_listen(rig_dir);
+	begin_on_first(&gpus);
+	add_second(&gpus);
+	n_before = fake_get(n_trims);
+	fake_set(host, 64 * MIB);
+	for (int i = 0; i < 20; i++) {
+		bell_ring();
+		rig_nap();
+	}
+	check(fake_get(n_trims) == n_before);
+}
+
 static void an_orphan_comes_in_on_both_or_on_none(void)
 {
 	struct gpus g;
@@ -786,6 +804,7 @@ int main(void)
 		child_test(a_process_that_is_stopped_gives_up_the_rest_when_others_wait),
 		child_test(a_frozen_process_gives_up_nothing_by_itself),
 		child_test(host_memory_is_told_once),
+		child_test(a_gpu_without_a_context_leaves_host_memory_alone),
 		child_test(an_orphan_comes_in_on_both_or_on_none),
 		child_test(an_orphan_that_has_no_room_on_one_leaves_the_other),
 		child_test(an_orphan_that_has_left_all_registers_as_stopped),

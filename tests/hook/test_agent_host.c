@@ -226,6 +226,70 @@ static void an_idle_one_makes_host_memory_ready(void)
 	wait_until(fake_get(n_slabs) == 0);
 }
 
+static int begin_idle(void)
+{
+	int fd;
+
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
+	fake_drop(fd, 1, 0, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	return fd;
+}
+
+/* Nobody else rings: it goes on by itself, with pauses. */
+static void all_is_registered_without_a_further_word(void)
+{
+	struct nvshare_prepare_swap_out foreseen = {.bytes = 10 * MIB};
+	int fd = begin_idle();
+	uint64_t begin_ns;
+
+	fake_set(register_ms, 20);
+	fake_send(fd, NVSHARE_MSG_PREPARE_SWAP_OUT, &foreseen);
+	sync_with(fd);
+	fake_set(n_slabs, 8);
+	begin_ns = clock_now_ns();
+	bell_ring();
+	wait_until(fake_get(n_slabs) == 0);
+	check(clock_now_ns() - begin_ns >= (8 * 20 + 7 * 40) * CLOCK_NS_PER_MS);
+}
+
+/* Another program may have to be frozen just then, which would wait for the driver. */
+static void what_a_stop_has_left_is_not_registered(void)
+{
+	struct user user = {0};
+
+	fake_listen(rig_dir);
+	(void)rig_begin_waiting(&user);
+	fake_set(n_slabs, 3);
+	for (int i = 0; i < 20; i++) {
+		bell_ring();
+		rig_nap();
+	}
+	check(fake_get(n_slabs) == 3);
+}
+
+/* The pager context of an idle one has gone, and with it the registration of what is out. */
+static void memory_is_registered_again_with_pauses(void)
+{
+	uint64_t begin_ns;
+	int fd;
+
+	fake_listen(rig_dir);
+	fd = rig_begin_running();
+	fake_set(can_freeze, 1);
+	fake_set(has_second, 1);
+	fake_set(n_loose, 8);
+	fake_set(host, 60 * MIB);
+	fake_set(register_ms, 20);
+	fake_drop(fd, 1, 100 * MIB, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	wait_until(fake_get(n_loose) == 7);
+	begin_ns = clock_now_ns();
+	wait_until(fake_get(n_loose) == 0);
+	check(clock_now_ns() - begin_ns >= 6 * 60 * CLOCK_NS_PER_MS);
+}
+
 static int is_given;
 
 /* From within the eviction, until others have given enough back. */
@@ -317,6 +381,9 @@ int main(void)
 		child_test(what_is_only_touched_goes_to_those_who_lack_it),
 		child_test(tells_of_less_than_it_told),
 		child_test(an_idle_one_makes_host_memory_ready),
+		child_test(all_is_registered_without_a_further_word),
+		child_test(what_a_stop_has_left_is_not_registered),
+		child_test(memory_is_registered_again_with_pauses),
 		child_test(tells_what_it_lacks_and_hears_what_others_gave),
 		child_test(awaits_nothing_from_a_scheduler_that_is_gone),
 	};

@@ -178,9 +178,9 @@ static void memory_is_touched_while_others_work(void **state)
 	hostpool_begin(66 * MIB, true, note_ready);
 	assert_int_equal(hostpool_unused(), 0);
 	sem_wait(&n_ready);
-	assert_true(hostpool_may_add());
+	assert_true(hostpool_may_add(true));
 	assert_int_equal(fake.n_registered, 0);
-	hostpool_add_one();
+	hostpool_add_one(true);
 	assert_true(hostpool_unused() == 64 * MIB || hostpool_unused() == 2 * MIB);
 	assert_int_equal(fake.n_registered, 1);
 	a = hostpool_get(65 * MIB); /* waits for the rest */
@@ -189,8 +189,8 @@ static void memory_is_touched_while_others_work(void **state)
 	assert_int_equal(fake.n_registered, 2);
 	sem_wait(&n_ready);
 	hostpool_put(a);
-	assert_false(hostpool_may_add());
-	hostpool_add_one();
+	assert_false(hostpool_may_add(true));
+	hostpool_add_one(true);
 	assert_int_equal(hostpool_bytes(), 66 * MIB);
 	hostpool_begin(1024 * MIB, true, note_ready);
 	hostpool_begin(66 * MIB, true, note_ready); /* so much is not needed any more */
@@ -253,7 +253,7 @@ static void gives_back_bit_by_bit(void **state)
 	a = hostpool_get(4 * MIB);
 	b = hostpool_get(2 * MIB);
 	hostpool_begin(6 * MIB, true, NULL);
-	while (!hostpool_may_add())
+	while (!hostpool_may_add(true))
 		sched_yield();
 	assert_int_equal(hostpool_give_some(), 6 * MIB);
 	assert_int_equal(hostpool_give_some(), 0);

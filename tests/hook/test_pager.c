@@ -249,7 +249,7 @@ static void memory_prepared_is_used_and_given_back(void **state)
 	pager_prepare(0, 64 * MIB, false); /* no more than it has */
 	assert_int_equal(hostpool_unused(), 0);
 	while (hostpool_unused() < 8 * MIB) /* by another thread, and then by this one */
-		hostpool_add_one();
+		hostpool_add_one(true);
 	assert_int_equal(fake.n_registered, 1);
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(hostpool_bytes(), 8 * MIB);

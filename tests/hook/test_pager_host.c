@@ -312,6 +312,30 @@ static void host_memory_of_copies_is_not_made_ready_twice(void **state)
 	end_two(a, b);
 }
 
+/* It does not go out, so it needs none. */
+static void no_host_memory_is_made_ready_for_pinned_memory(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), p = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_hold hold;
+	struct pager_move move;
+
+	(void)state;
+	hostmem_set_limit("64MiB");
+	assert_true(pager_hold(p, 8 * MIB, &hold));
+	pager_unhold(&hold, true);
+	fill_two(a, b);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	budget_set(0, 17 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
+	assert_int_equal(counts().resident, 8 * MIB);
+	pager_prepare(0, 8 * MIB, true);
+	expect_nothing_comes();
+	budget_set(0, BUDGET_UNLIMITED);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	end_two(a, b);
+	release(p);
+}
+
 int main(void)
 {
 #define SHORT_TEST(name) cmocka_unit_test_setup_teardown(name, setup_short, teardown_short)
@@ -326,6 +350,7 @@ int main(void)
 		SHORT_TEST(no_room_for_the_first_chunk_begins_nothing),
 		SHORT_TEST(clean_copies_are_given_to_others),
 		SHORT_TEST(host_memory_of_copies_is_not_made_ready_twice),
+		SHORT_TEST(no_host_memory_is_made_ready_for_pinned_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

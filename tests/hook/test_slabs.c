@@ -443,11 +443,11 @@ static void slabs_are_mapped_ahead_one_by_one(void **state)
 	they_have(2);
 	hostpool_begin(2 * SLAB, false, NULL);
 	for (uint64_t n = 1; n <= 2; n++) {
-		assert_true(hostpool_may_add());
-		hostpool_add_one();
+		assert_true(hostpool_may_add(true));
+		hostpool_add_one(true);
 		assert_int_equal(hostpool_unused(), n * SLAB);
 	}
-	assert_false(hostpool_may_add());
+	assert_false(hostpool_may_add(true));
 	hostpool_touch(SLAB, NULL); /* may be needed some day */
 	assert_true(hostpool_may_return());
 }

@@ -73,11 +73,14 @@ void agent_ahead_dropped(struct agent_link *link)
 		ahead_report(link, false);
 }
 
-/* The gate is closed for all GPUs of the process, and what was submitted has ended. */
+/*
+ * The gate is closed for all GPUs of the process, and what was submitted has ended. Others who lack
+ * host memory, on any GPU, get it rather than these copies.
+ */
 static bool link_may_copy(const struct agent_link *link)
 {
 	return link->ahead == AGENT_AHEAD_COPYING && link->lease.state == LEASE_IDLE &&
-	       gate_get() == GATE_CLOSED && !gate_wanted();
+	       gate_get() == GATE_CLOSED && !gate_wanted() && agent_spares_may_grow();
 }
 
 static void link_copy_piece(struct agent_link *link, uint64_t now_ns)

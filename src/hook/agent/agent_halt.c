@@ -249,7 +249,7 @@ bool agent_halt_prepare(struct agent_link *link, uint64_t bytes, bool is_urgent)
 	if (is_ready && !is_urgent && !share_is_frozen())
 		pager_context_load_digests(link->dev, link->pager_context_max);
 	/* While others lack host memory, none is taken ahead. */
-	if (bytes && (is_urgent || agent_spares_may_grow()) &&
+	if (bytes && mem.resident && (is_urgent || agent_spares_may_grow()) &&
 	    agent_enter_context(link->dev, &place)) {
 		/* No more can go than there is. */
 		pager_prepare(link->dev, bytes < mem.resident ? bytes : mem.resident, is_urgent);

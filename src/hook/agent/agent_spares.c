@@ -17,8 +17,8 @@
 #include "util/clock.h"
 
 /*
- * Adding host memory ahead takes the driver's locks, which programs need, too. A pause is so many
- * times as long.
+ * Registering host memory takes the driver's locks, which programs need, too, and so does each
+ * freeze. A pause is so many times as long.
  */
 #define SPARES_ADD_PAUSE    2
 #define SPARES_ADD_RETRY_NS (100 * CLOCK_NS_PER_MS)
@@ -27,7 +27,7 @@
 #define SPARES_SPARE_NS (30 * CLOCK_NS_PER_SEC)
 
 static struct {
-	uint64_t add_ns;      /* no host memory is added before */
+	uint64_t add_ns;      /* no host memory is added or registered before */
 	uint64_t host_max;    /* bytes of host memory while others lack some; else AGENT_NEVER */
 	uint64_t host_wanted; /* bytes that others lack, by the last message */
 } spares = {.host_max = AGENT_NEVER};
@@ -106,43 +106,60 @@ static bool link_drop_spares(struct agent_link *link)
 	return !is_hung;
 }
 
+static void spares_pause(uint64_t begin_ns)
+{
+	uint64_t end_ns = clock_now_ns();
+
+	spares.add_ns = end_ns + (end_ns - begin_ns) * SPARES_ADD_PAUSE;
+}
+
 /*
  * Evicted memory of an idle program was registered in the pager context that is gone. It must be
  * registered again to come back at the speed of the bus. One part at a time, so that the agent
- * hears messages between. true: there is more.
+ * hears messages between, and with pauses. true: there is more.
  */
 static bool host_register_one(struct agent_link *link)
 {
+	uint64_t begin_ns = clock_now_ns();
 	struct agent_place place;
 
-	if (!link->is_host_loose)
+	if (!link->is_host_loose || begin_ns < spares.add_ns)
 		return false;
 	link->is_host_loose = false;
 	if (link->lease.state != LEASE_IDLE || !agent_enter_context(link->dev, &place))
 		return false;
 	link->is_host_loose = hostpool_register_one();
 	agent_leave_context(&place);
+	spares_pause(begin_ns);
 	return link->is_host_loose;
 }
 
 /*
- * One part at a time, so that the agent hears messages between. Without waiters and without a pager
+ * Where no stop is expected, nothing is registered: a stop that is over may have left touched
+ * memory, and another program may have to be frozen just now. Without waiters and without a pager
  * context a running program gets none: unregistering it would have to wait for the program's work.
  */
+static bool link_may_register(const struct agent_link *link)
+{
+	bool is_foreseen = process_is_expected() || link->ahead == AGENT_AHEAD_COPYING;
+
+	return is_foreseen &&
+	       (link->is_watched || !lease_is_open(&link->lease) || pager_context_get(link->dev));
+}
+
+/* One part at a time, so that the agent hears messages between. */
 static bool host_add_one(const struct agent_link *link)
 {
-	bool may_register =
-		link->is_watched || !lease_is_open(&link->lease) || pager_context_get(link->dev);
-	uint64_t begin_ns = clock_now_ns(), end_ns;
+	bool may_register = link_may_register(link);
+	uint64_t begin_ns = clock_now_ns();
 	struct agent_place place;
 
-	if (begin_ns < spares.add_ns || !hostpool_may_add() ||
-	    (!may_register && !hostpool_slab_is_due()) || !agent_enter_context(link->dev, &place))
+	if (begin_ns < spares.add_ns || !hostpool_may_add(may_register) ||
+	    !agent_enter_context(link->dev, &place))
 		return false;
-	hostpool_add_one();
+	hostpool_add_one(may_register);
 	agent_leave_context(&place);
-	end_ns = clock_now_ns();
-	spares.add_ns = end_ns + (end_ns - begin_ns) * SPARES_ADD_PAUSE;
+	spares_pause(begin_ns);
 	bell_memory_changed(link->dev);
 	return true;
 }
@@ -221,6 +238,16 @@ static bool host_has_changed(const struct agent_link *link)
 	return mem.host != link->reported.host;
 }
 
+/* The pool is the process's: it may be in use for another GPU. */
+static bool process_uses_another(const struct agent_link *link)
+{
+	agent_for_each_link (l) {
+		if (l != link && device_has_context(l->dev))
+			return true;
+	}
+	return false;
+}
+
 uint64_t agent_spares_tick(struct agent_link *link, uint64_t now_ns)
 {
 	struct nvshare_mem mem;
@@ -229,6 +256,8 @@ uint64_t agent_spares_tick(struct agent_link *link, uint64_t now_ns)
 		bell_memory_changed(link->dev);
 	if (!device_has_context(link->dev)) {
 		budget_read(link->dev, &mem);
+		if (process_uses_another(link))
+			return AGENT_NEVER;
 		if (!mem.swapped) /* only evicted memory needs the pager context still */
 			(void)link_drop_spares(link);
 		else if (hostpool_bytes() > spares.host_max || slabs_wanted())
@@ -243,7 +272,7 @@ uint64_t agent_spares_tick(struct agent_link *link, uint64_t now_ns)
 		return now_ns;
 	if (host_add_one(link))
 		return u64_min(spares.add_ns, link->spare_ns);
-	if (hostpool_slab_is_due())
+	if (link->is_host_loose || hostpool_may_add(link_may_register(link)))
 		return u64_min(spares.add_ns > now_ns ? spares.add_ns
 						      : now_ns + SPARES_ADD_RETRY_NS,
 			       link->spare_ns);

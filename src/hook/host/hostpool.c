@@ -294,24 +294,24 @@ void hostpool_touch(uint64_t bytes, void (*ready)(void))
 	hostpool_want(bytes, false, ready);
 }
 
-bool hostpool_slab_is_due(void)
+static bool slab_is_due(void)
 {
 	return slabs_promised() && hostpool_unused() < kept_get();
 }
 
-bool hostpool_may_add(void)
+bool hostpool_may_add(bool may_register)
 {
-	return touched_is_ready() || hostpool_slab_is_due();
+	return (may_register && touched_is_ready()) || slab_is_due();
 }
 
-void hostpool_add_one(void)
+void hostpool_add_one(bool may_register)
 {
 	size_t size;
 	void *addr;
 
-	if (touched_take(&addr, &size))
+	if (may_register && touched_take(&addr, &size))
 		(void)slab_add(addr, size);
-	else if (hostpool_slab_is_due())
+	else if (slab_is_due())
 		(void)slab_borrow();
 }
 

@@ -59,14 +59,16 @@ void hostpool_begin(uint64_t bytes, bool is_urgent, void (*ready)(void));
 /* The same for memory that may be needed, slowly. Needs no context: it registers nothing. */
 void hostpool_touch(uint64_t bytes, void (*ready)(void));
 
-bool hostpool_may_add(void);     /* there is memory to add */
-bool hostpool_slab_is_due(void); /* and a slab, which no context has to know, is a part of it */
-
 /*
- * Maps a slab, or registers touched memory, and adds it, which takes milliseconds. Needs a current
+ * There is memory to add: a slab, which no context has to know; or, if may_register, touched
+ * memory.
+ */
+bool hostpool_may_add(bool may_register);
+
+/* Registers the touched memory, or maps the slab, which takes milliseconds. Needs a current
  * context.
  */
-void hostpool_add_one(void);
+void hostpool_add_one(bool may_register);
 
 /*
  * Registers a slab again whose context has ended, which takes milliseconds. Needs a current

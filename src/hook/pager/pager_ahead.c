@@ -10,6 +10,7 @@
 #include "hook/pager/pager_copy.h"
 #include "hook/pager/pager_plan.h"
 
+#include "core/u64.h"
 #include "hook/base/hook_options.h"
 #include "hook/gate/bell.h"
 #include "hook/gate/gate.h"
@@ -18,7 +19,7 @@
 
 #define PIECE_BYTES (32ull << 20) /* 0.6 ms of the bus */
 
-/* Host memory is made ready for so many bytes at a time. */
+/* Host memory is made ready for so many bytes at a time, or for one larger chunk. */
 #define READY_BYTES (2ull << 30)
 
 /* Lock held. */
@@ -29,12 +30,17 @@ static bool chunk_is_wanted(const struct pager_chunk *chunk)
 	       !pager_copy_is_fresh(chunk);
 }
 
-/* Lock held. Bytes that lack a fresh copy, and among them the host memory that is missing. */
-static uint64_t device_lacks(const struct pager_device *device, uint64_t *ret_host)
+/*
+ * Lock held. Bytes that lack a fresh copy, among them the host memory that is missing, and the
+ * least of it that a chunk takes.
+ */
+static uint64_t device_lacks(const struct pager_device *device, uint64_t *ret_host,
+			     uint64_t *ret_least)
 {
 	uint64_t bytes = 0;
 
 	*ret_host = 0;
+	*ret_least = UINT64_MAX;
 	for (const struct pager_range *range = device->ranges; range; range = range->next) {
 		for (size_t i = 0; i < range->n_chunks; i++) {
 			const struct pager_chunk *chunk = &range->chunks[i];
@@ -42,7 +48,10 @@ static uint64_t device_lacks(const struct pager_device *device, uint64_t *ret_ho
 			if (!chunk_is_wanted(chunk))
 				continue;
 			bytes += chunk->size;
-			*ret_host += chunk->host ? 0 : chunk->size;
+			if (chunk->host)
+				continue;
+			*ret_host += chunk->size;
+			*ret_least = u64_min(*ret_least, chunk->size);
 		}
 	}
 	return bytes;
@@ -153,17 +162,17 @@ enum pager_ahead pager_copy_ahead(CUdevice dev)
 	struct pager_batch batch = {.n = 1};
 	struct pager_range *range;
 	enum pager_ahead more;
-	uint64_t bytes, host;
+	uint64_t bytes, host, least;
 
 	if (!hook_options()->clean || backend_of(dev) == NVSHARE_BACKEND_MANAGED ||
 	    !pager_device(dev) || pager_mover_is_any_hung())
 		return PAGER_AHEAD_DONE;
 	hook_lock(&pager.lock);
-	bytes = device_lacks(&pager.devices[dev], &host);
+	bytes = device_lacks(&pager.devices[dev], &host, &least);
 	hook_unlock(&pager.lock);
 	if (!bytes)
 		return PAGER_AHEAD_DONE;
-	host = host < READY_BYTES ? host : READY_BYTES;
+	host = u64_min(host, u64_max(READY_BYTES, least));
 	if (host)
 		hostpool_begin(host, false, bell_ring);
 	batch.chunks[0] = chunk_choose(dev, hostpool_unused());

@@ -77,7 +77,7 @@ static uint64_t host_needed(CUdevice dev, uint64_t bytes)
 			const struct pager_chunk *chunk = &range->chunks[i];
 
 			if ((chunk->state == PAGER_RESIDENT || chunk->state == PAGER_BUSY) &&
-			    !chunk->host)
+			    !chunk->host && !chunk->is_pinned)
 				without += chunk->size;
 		}
 	}

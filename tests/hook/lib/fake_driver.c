@@ -507,11 +507,6 @@ bool hostpool_has_any(void)
 	return fake_get(host) != 0;
 }
 
-bool hostpool_slab_is_due(void)
-{
-	return false;
-}
-
 bool hostpool_may_return(void)
 {
 	return false;
@@ -563,13 +558,15 @@ uint64_t hostpool_give_touched(void)
 	return bytes;
 }
 
-bool hostpool_may_add(void)
+bool hostpool_may_add(bool may_register)
 {
-	return fake_get(n_slabs) > 0;
+	return may_register && fake_get(n_slabs) > 0;
 }
 
-void hostpool_add_one(void)
+void hostpool_add_one(bool may_register)
 {
+	(void)may_register;
+	clock_nap((uint64_t)fake_get(register_ms) * CLOCK_NS_PER_MS);
 	fake_set(n_slabs, fake_get(n_slabs) - 1);
 }
 
@@ -577,6 +574,7 @@ bool hostpool_register_one(void)
 {
 	int n = fake_get(n_loose);
 
+	clock_nap((uint64_t)fake_get(register_ms) * CLOCK_NS_PER_MS);
 	if (n && !fake_get(has_second))
 		fake_set(n_loose, n - 1);
 	return n != 0;

@@ -42,6 +42,7 @@ struct fake_driver {
 	int n_touches;    /* host memory, and nothing else; */
 	uint64_t touched; /* so much, the last time */
 	int n_slabs;      /* touched ones that nobody has added yet */
+	int register_ms;  /* how long registering one takes */
 	int n_trims;
 	uint64_t host;      /* what hostpool_bytes() says; of it */
 	uint64_t host_used; /* so much can not be given back */
