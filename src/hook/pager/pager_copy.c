@@ -43,7 +43,7 @@ void pager_copy_begin(struct pager_chunk *chunk, const struct digest *now)
 	chunk->taken = digests_keep(now, chunk->size);
 	if (chunk->taken)
 		return;
-	/* What is copied without digests must not be taken for what was there before. */
+	/* A copy without digests must not be taken for the one before. */
 	free(chunk->digests);
 	chunk->digests = NULL;
 }
