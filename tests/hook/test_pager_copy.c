@@ -5,6 +5,7 @@
 #include "vmm_rig.h"
 
 #include "hook/pager/pager_copy.h"
+#include "util/prng.h"
 
 #include <string.h>
 
@@ -163,6 +164,60 @@ static void without_digests_all_is_copied(void **state)
 	expect_host_has('a');
 }
 
+/* Few values, so that pieces often are as they were before. */
+static void run_anyhow(uint64_t *random)
+{
+	gate_set(GATE_OPEN);
+	for (size_t i = 0; i < N_PIECES; i++)
+		card_bytes()[i * HASH_PIECE] = (unsigned char)prng_below(random, 3);
+	gate_set(GATE_CLOSED);
+}
+
+static void copy_anyhow(uint64_t *random)
+{
+	uint64_t bytes;
+
+	pager_copy_begin(&chunk, prng_below(random, 4) ? digests() : NULL);
+	for (uint64_t n = prng_below(random, 4); n > 0; n--)
+		assert_int_equal(
+			pager_copy_some(&chunk, STREAM, prng_below(random, PIECES) + 1, &bytes),
+			CUDA_SUCCESS);
+	assert_int_equal(cuda_real.cuStreamSynchronize(STREAM), CUDA_SUCCESS);
+	if (chunk.copied == PIECES)
+		pager_copy_end(&chunk);
+}
+
+static void expect_host_has_all(uint64_t seed)
+{
+	const unsigned char *host = chunk.host->addr;
+
+	assert_null(chunk.host->next);
+	for (size_t i = 0; i < N_PIECES; i++) {
+		if (host[i * HASH_PIECE] != card_bytes()[i * HASH_PIECE])
+			fail_msg("seed %llu, piece %zu", (unsigned long long)seed, i);
+	}
+}
+
+/* Copies that are broken off, with digests and without, and at last one that is not. */
+static void whatever_came_before_a_whole_copy_has_the_bytes_of_the_card(void **state)
+{
+	(void)state;
+	memset(card_bytes(), 0, PIECES);
+	for (uint64_t seed = 1; seed <= 300; seed++) {
+		uint64_t random = seed;
+
+		for (uint64_t n = prng_below(&random, 6); n > 0; n--) {
+			if (prng_below(&random, 3))
+				run_anyhow(&random);
+			copy_anyhow(&random);
+		}
+		if (prng_below(&random, 3))
+			run_anyhow(&random);
+		(void)copy(prng_below(&random, 4) ? digests() : NULL);
+		expect_host_has_all(seed);
+	}
+}
+
 int main(void)
 {
 #define COPY_TEST(name) cmocka_unit_test_setup_teardown(name, setup_chunk, teardown_chunk)
@@ -173,6 +228,7 @@ int main(void)
 		COPY_TEST(a_copy_that_was_broken_off_saves_what_it_copied),
 		COPY_TEST(a_fresh_copy_keeps_its_digests),
 		COPY_TEST(without_digests_all_is_copied),
+		COPY_TEST(whatever_came_before_a_whole_copy_has_the_bytes_of_the_card),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
