@@ -6,7 +6,12 @@
 
 #include "hook/base/hook_options.h"
 
-/* Registered, idle, with the gate closed. */
+static struct nvshare_clean expect_clean(int fd)
+{
+	return fake_expect(fd, NVSHARE_MSG_CLEAN).body.clean;
+}
+
+/* Idle: it has run, and what it submitted has ended. It tells that it has no copies. */
 static int begin(uint32_t flags)
 {
 	struct user user = {.dev = 0};
@@ -19,13 +24,19 @@ static int begin(uint32_t flags)
 	fake_send(fd, NVSHARE_MSG_REGISTERED,
 		  &(struct nvshare_registered){.client = 7, .flags = flags});
 	check(user_finish(&user) == CUDA_SUCCESS);
-	check(agent_add_context(CONTEXT, 0, 0));
-	return fd;
-}
+	if (flags & NVSHARE_REGISTERED_CLEAN) {
+		struct nvshare_clean got = expect_clean(fd);
 
-static struct nvshare_clean expect_clean(int fd)
-{
-	return fake_expect(fd, NVSHARE_MSG_CLEAN).body.clean;
+		check(!got.bytes && !got.is_done);
+	}
+	check(agent_add_context(CONTEXT, 0, 0));
+	user_start(&user, rig_pass_gate);
+	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
+	fake_grant(fd, 1, 200 * MIB, 2);
+	(void)user_finish(&user);
+	fake_drop(fd, 1, 0, 4);
+	(void)fake_expect(fd, NVSHARE_MSG_LOCK_RELEASED);
+	return fd;
 }
 
 static void allow(int fd, uint64_t bytes)
@@ -43,9 +54,8 @@ static void expect_silence(int fd)
 static void an_idle_program_copies_until_all_is_copied(void)
 {
 	int fd = begin(NVSHARE_REGISTERED_CLEAN);
-	struct nvshare_clean got = expect_clean(fd);
+	struct nvshare_clean got;
 
-	check(!got.bytes && !got.is_done);
 	fake_set(n_to_copy, 5);
 	expect_silence(fd);
 	check(fake_get(n_copied) == 0); /* nobody has allowed it */
@@ -64,7 +74,6 @@ static void it_stops_and_answers_when_it_is_told_so(void)
 {
 	int fd = begin(NVSHARE_REGISTERED_CLEAN);
 
-	(void)expect_clean(fd);
 	fake_set(n_to_copy, 1 << 30);
 	allow(fd, 1 << 30);
 	wait_until(fake_get(n_copied) > 3);
@@ -82,7 +91,6 @@ static void a_program_that_wants_to_run_copies_nothing(void)
 	int fd = begin(NVSHARE_REGISTERED_CLEAN);
 	struct user user = {.dev = 0};
 
-	(void)expect_clean(fd);
 	fake_set(n_to_copy, 1 << 30);
 	user_start(&user, rig_pass_gate);
 	(void)fake_expect(fd, NVSHARE_MSG_REQ_LOCK);
@@ -90,7 +98,7 @@ static void a_program_that_wants_to_run_copies_nothing(void)
 	expect_silence(fd);
 	check(fake_get(n_copied) == 0);
 	fake_send(fd, NVSHARE_MSG_LOCK_OK,
-		  &(struct nvshare_lock_ok){.grant = 1, .budget = 1 << 30, .epoch = 2});
+		  &(struct nvshare_lock_ok){.grant = 2, .budget = 1 << 30, .epoch = 6});
 	(void)user_finish(&user);
 	clock_nap(CLOCK_NS_PER_SEC);
 	check(fake_get(n_copied) == 0);
@@ -111,7 +119,6 @@ static void it_copies_nothing_while_others_lack_host_memory(void)
 	struct nvshare_host_memory lack = {.wanted = 10 << 20}, over = {0};
 	int fd = begin(NVSHARE_REGISTERED_CLEAN), n;
 
-	(void)expect_clean(fd);
 	fake_set(n_to_copy, 1 << 30);
 	allow(fd, 1 << 30);
 	wait_until(fake_get(n_copied) > 3);

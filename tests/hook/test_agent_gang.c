@@ -607,6 +607,43 @@ static void a_gpu_without_a_context_leaves_host_memory_alone(void)
 	check(fake_get(n_trims) == n_before);
 }
 
+/* A stop has failed on one of the GPUs: the gate is closed, and what was frozen works again. */
+static void nothing_is_copied_ahead_while_the_process_works(void)
+{
+	struct nvshare_registered body = {.client = 8,
+					  .context_bytes = 16 * MIB,
+					  .flags = NVSHARE_REGISTERED_GANG |
+						   NVSHARE_REGISTERED_CLEAN};
+	struct nvshare_copy_ahead ahead = {.bytes = 1 << 30};
+	struct gpus g;
+	int fds[2];
+
+	check(setenv("NVSHARE_DRAIN_MAX_MS", "5", 1) == 0);
+	begin_frozen_on_first(&g, 0);
+	fake_set(evict_outcome, NVSHARE_OUTCOME_TIMEOUT);
+	fake_drop(g.fd[1], 2, 30 * MIB, 4);
+	check(expect_released(g.fd[1]).outcome == NVSHARE_OUTCOME_TIMEOUT);
+	fake_set(freeze_error, 5);
+	fake_drop(g.fd[1], 2, 30 * MIB, 6); /* it neither drains nor freezes */
+	check(expect_released(g.fd[1]).outcome == NVSHARE_OUTCOME_TIMEOUT);
+	check(fake_get(is_working) && gate_get() == GATE_CLOSED);
+
+	fake_listen(rig_dir);
+	close(g.fd[0]);
+	close(g.fd[1]);
+	for (int i = 0; i < 2; i++) {
+		fds[i] = fake_accept();
+		(void)fake_expect(fds[i], NVSHARE_MSG_REGISTER);
+		fake_send(fds[i], NVSHARE_MSG_REGISTERED, &body);
+	}
+	fake_set(n_to_copy, 5);
+	for (int i = 0; i < 2; i++)
+		fake_send(fds[i], NVSHARE_MSG_COPY_AHEAD, &ahead);
+	for (int i = 0; i < 200; i++)
+		rig_nap();
+	check(fake_get(n_copied) == 0);
+}
+
 static void an_orphan_comes_in_on_both_or_on_none(void)
 {
 	struct gpus g;
@@ -803,6 +840,7 @@ int main(void)
 		child_test(a_process_that_works_gives_up_none),
 		child_test(a_process_that_is_stopped_gives_up_the_rest_when_others_wait),
 		child_test(a_frozen_process_gives_up_nothing_by_itself),
+		child_test(nothing_is_copied_ahead_while_the_process_works),
 		child_test(host_memory_is_told_once),
 		child_test(a_gpu_without_a_context_leaves_host_memory_alone),
 		child_test(an_orphan_comes_in_on_both_or_on_none),

@@ -2,6 +2,7 @@
 
 /* Freezing: all is off or nothing is, and what happens in the worst moment. */
 
+#include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
 #include "lib/fake_rm.h"
@@ -21,6 +22,29 @@ static void long_lists_are_split(void **unused)
 	assert_int_equal(freeze_end(), 0);
 	assert_false(freeze_is_on());
 	assert_int_equal(fake_rm_n_off(), 0);
+}
+
+/* Also behind a closed gate: copies of memory from before are old then. */
+static void a_thaw_counts_as_work_that_may_have_run(void **unused)
+{
+	uint64_t before = gate_openings();
+
+	(void)unused;
+	fake_rm_make_channels(GROUP, 4);
+	gate_set(GATE_CLOSED);
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_true(freeze_commit());
+	assert_int_equal(gate_openings(), before);
+	assert_int_equal(freeze_end(), 0);
+	assert_int_not_equal(gate_openings(), before);
+	before = gate_openings();
+	clock_nap(10 * CLOCK_NS_PER_MS);
+	assert_int_equal(freeze_begin(UINT64_MAX), 0);
+	assert_int_equal(gate_openings(), before);
+	freeze_expire(freeze_epoch());
+	assert_false(freeze_is_on());
+	assert_int_not_equal(gate_openings(), before);
+	gate_set(GATE_OPEN);
 }
 
 static void a_refusal_undoes_all(void **unused)
@@ -553,6 +577,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(long_lists_are_split),
+		TEST(a_thaw_counts_as_work_that_may_have_run),
 		TEST(a_refusal_undoes_all),
 		TEST(pictures_are_off_too_and_come_back),
 		TEST(our_own_channels_go_on),

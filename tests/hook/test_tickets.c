@@ -4,6 +4,7 @@
 
 #include "fake_ticket_descriptors.h"
 
+#include "hook/base/random.h"
 #include "hook/gate/gate.h"
 #include "hook/pager/pager_share.h"
 #include "hook/tickets/ticket_link.h"
@@ -34,6 +35,7 @@ static struct {
 	bool is_out;
 	size_t n_exports; /* that work; then the process has no more descriptors */
 	unsigned int n_pinned_for_good;
+	bool is_pinned;
 } memory;
 
 static const struct pager_shared shared = {
@@ -52,20 +54,31 @@ bool pager_is_shareable(CUdevice dev)
 	return dev == 0;
 }
 
+/* A second allocation in the same chunk. */
+#define SECOND (BASE + 4096)
+
 bool pager_share(CUdeviceptr ptr, struct pager_shared *ret)
 {
 	*ret = shared;
-	return ptr == BASE;
+	if (ptr == SECOND) {
+		ret->base = SECOND;
+		ret->bytes = 4096;
+		ret->id = 2;
+	}
+	memory.is_pinned = true;
+	return ptr == BASE || ptr == SECOND;
 }
 
 void pager_share_pin(const struct pager_shared *which)
 {
 	(void)which;
+	memory.is_pinned = true;
 }
 
 void pager_share_unpin(const struct pager_shared *which)
 {
 	(void)which;
+	memory.is_pinned = false;
 }
 
 void pager_share_pin_for_good(const struct pager_shared *which)
@@ -212,6 +225,20 @@ static void restore(void)
 {
 	memory.is_out = false;
 	tickets_return();
+}
+
+/* Numbers of tickets: all bytes are 1, then 2, and so on. */
+static struct {
+	uint8_t last;
+	bool is_agent_between; /* it looks while a thread has no ticket in the book yet */
+} numbers;
+
+bool random_fill(void *p, size_t n)
+{
+	memset(p, ++numbers.last, n);
+	if (numbers.is_agent_between)
+		(void)tickets_tick(now_ns);
+	return true;
 }
 
 static int begin(void **state)
@@ -362,9 +389,44 @@ static void memory_that_is_freed_while_it_is_owed_is_withdrawn(void **state)
 	assert_int_equal(tick_after(CLOCK_NS_PER_SEC), NEVER);
 }
 
+/* Else the memory would leave the card, and its descriptor would lie with the scheduler. */
+static void memory_of_a_ticket_in_the_making_stays_pinned(void **state)
+{
+	struct nvshare_ticket_word word = {.word = NVSHARE_TICKET_MOVES};
+	CUipcMemHandle handle;
+
+	(void)state;
+	memset(word.ticket, numbers.last, sizeof(word.ticket));
+	tickets_hear(&word);
+	numbers.is_agent_between = true;
+	assert_int_equal(tickets_make(SECOND, &handle), CUDA_SUCCESS);
+	numbers.is_agent_between = false;
+	assert_true(memory.is_pinned);
+	(void)tick_after(CLOCK_NS_PER_SEC);
+	assert_true(memory.is_pinned);
+	tickets_freed(SECOND);
+	(void)tick_after(CLOCK_NS_PER_SEC);
+	scheduler.has_ticket = true; /* the first one: it knows one of them only */
+}
+
+static void memory_that_may_move_is_not_pinned(void **state)
+{
+	struct nvshare_ticket_word word = {.word = NVSHARE_TICKET_MOVES};
+
+	(void)state;
+	assert_true(memory.is_pinned);
+	memset(word.ticket, numbers.last, sizeof(word.ticket));
+	tickets_hear(&word);
+	(void)tick_after(CLOCK_NS_PER_SEC);
+	assert_false(memory.is_pinned);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(memory_of_a_ticket_in_the_making_stays_pinned,
+						begin, end),
+		cmocka_unit_test_setup_teardown(memory_that_may_move_is_not_pinned, begin, end),
 		cmocka_unit_test_setup_teardown(memory_that_came_back_is_left_later, begin, end),
 		cmocka_unit_test_setup_teardown(memory_that_is_owed_may_leave_the_card_again, begin,
 						end),

@@ -80,7 +80,7 @@ void agent_ahead_dropped(struct agent_link *link)
 static bool link_may_copy(const struct agent_link *link)
 {
 	return link->ahead == AGENT_AHEAD_COPYING && link->lease.state == LEASE_IDLE &&
-	       gate_get() == GATE_CLOSED && !gate_wanted() && agent_spares_may_grow();
+	       agent_halt_is_drained() && !gate_wanted() && agent_spares_may_grow();
 }
 
 static void link_copy_piece(struct agent_link *link, uint64_t now_ns)

@@ -75,6 +75,7 @@ bool agent_halt_stands(void)
 void agent_halt_committed(void)
 {
 	halt.is_halted = halt.is_halted || halt.is_frozen;
+	halt.n_failures = 0; /* memory went under this freeze */
 }
 
 bool agent_halt_is_drained(void)

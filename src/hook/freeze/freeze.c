@@ -96,6 +96,7 @@ static int freeze_thaw(void)
 	uint64_t start_ns = clock_now_ns(), now_ns;
 	int r;
 
+	gate_count_thaw(); /* copies of memory are old from here on, also behind a closed gate */
 	while (freeze_word_births(__atomic_load_n(&freeze.word, __ATOMIC_SEQ_CST)) > 0)
 		clock_nap(FREEZE_POLL_NS);
 	if (!__atomic_exchange_n(&freeze.has_newborn, false, __ATOMIC_ACQ_REL))

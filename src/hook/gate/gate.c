@@ -293,6 +293,11 @@ uint64_t gate_openings(void)
 	return __atomic_load_n(&gate.n_openings, __ATOMIC_SEQ_CST);
 }
 
+void gate_count_thaw(void)
+{
+	(void)__atomic_fetch_add(&gate.n_openings, 1, __ATOMIC_SEQ_CST);
+}
+
 bool gate_quiet(void)
 {
 	gate_for_each_slot (slot) {

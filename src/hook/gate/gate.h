@@ -62,10 +62,13 @@ void gate_allow_captures(void);
 void gate_set(enum gate_state state);
 enum gate_state gate_get(void);
 /*
- * How often the gate has let threads pass since the start. While it is closed and the number stays,
- * no thread has submitted work.
+ * How often work may have begun to run since the start: the gate has let threads pass, or frozen
+ * work goes on. While the gate is closed and the number stays, nothing runs that did not run when
+ * it was read.
  */
 uint64_t gate_openings(void);
+void gate_count_thaw(void); /* before frozen work goes on */
+
 bool gate_quiet(void); /* no thread but the caller is inside */
 
 /* A number for the threads inside without the caller. It changes as one comes or goes. 0: none. */

@@ -407,6 +407,8 @@ static uint64_t out_end_round(struct pager_moving *move)
 	plan_mark(&move->plan, false);
 	pager_plan_deinit(&move->plan);
 	move->to_copy = 0;
+	/* Also of a last chunk that went without a copy, before the next round may fail. */
+	pager_agent()->moved_out(move->dev, move->bytes);
 	if (move->outcome != NVSHARE_OUTCOME_SUCCESS || move->is_shared ||
 	    move->bytes >= move->asked)
 		return eviction_end(move);

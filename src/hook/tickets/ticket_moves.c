@@ -70,24 +70,42 @@ static bool ticket_must_stay(const struct ticket *ticket)
 	return false;
 }
 
+/* Lock held. Its pins are not as they should be, and can be so now. */
+static bool ticket_is_unsettled(const struct ticket *t)
+{
+	return !t->is_settled && !t->is_busy && (!tickets.n_making || ticket_must_stay(t));
+}
+
 /* One whose pins are not as they should be; *ret: what it shares. */
 static bool tickets_claim_unsettled(struct pager_shared *ret, bool *ret_must_stay)
 {
 	struct ticket *t;
 
 	hook_lock(&tickets.lock);
-	for (t = tickets.first; t && (t->is_settled || t->is_busy);)
+	for (t = tickets.first; t && !ticket_is_unsettled(t);)
 		t = t->next;
 	if (t) {
 		t->is_settled = true;
 		*ret = t->shared;
 		*ret_must_stay = ticket_must_stay(t);
+		tickets.is_unpinning = !*ret_must_stay;
 	}
 	hook_unlock(&tickets.lock);
 	return t != NULL;
 }
 
-/* A thread that makes a ticket has pinned its memory before, so none is let go in between. */
+static void tickets_end_unpinning(void)
+{
+	hook_lock(&tickets.lock);
+	tickets.is_unpinning = false;
+	pthread_cond_broadcast(&tickets.changed);
+	hook_unlock(&tickets.lock);
+}
+
+/*
+ * Tickets share chunks, and so pins. A thread that makes one rings when it is done, and what was
+ * left for its sake is settled then.
+ */
 void tickets_settle(void)
 {
 	struct pager_shared shared;
@@ -96,10 +114,12 @@ void tickets_settle(void)
 	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
 		return;
 	while (tickets_claim_unsettled(&shared, &must_stay)) {
-		if (must_stay)
+		if (must_stay) {
 			pager_share_pin(&shared);
-		else
+		} else {
 			pager_share_unpin(&shared);
+			tickets_end_unpinning();
+		}
 	}
 }
 

@@ -356,6 +356,23 @@ static struct ticket *ticket_claim(const struct pager_shared *shared, bool *ret_
 	return *ret_is_left ? NULL : t;
 }
 
+/* Until the ticket is in the book, the agent takes nobody's pins back. */
+static void making_begin(void)
+{
+	hook_lock(&tickets.lock);
+	while (tickets.is_unpinning)
+		hook_wait(&tickets.changed, &tickets.lock);
+	tickets.n_making++;
+	hook_unlock(&tickets.lock);
+}
+
+static void making_end(void)
+{
+	hook_lock(&tickets.lock);
+	tickets.n_making--;
+	hook_unlock(&tickets.lock);
+}
+
 /* LEAVE_OUT: the memory has left the card meanwhile, with that of another ticket. */
 static enum leave_result ticket_make(CUdeviceptr ptr, uint8_t ret_id[TICKET_LEN], CUresult *ret_res)
 {
@@ -365,12 +382,17 @@ static enum leave_result ticket_make(CUdeviceptr ptr, uint8_t ret_id[TICKET_LEN]
 	bool is_there, is_left;
 
 	gate_enter();
+	making_begin();
 	is_there = pager_share(ptr, &shared);
 	gate_leave();
 	*ret_res = is_there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	if (!is_there)
+	if (!is_there) {
+		making_end();
+		bell_ring();
 		return LEAVE_DONE;
+	}
 	ticket = ticket_claim(&shared, &is_left, ret_id);
+	making_end();
 	if (!ticket && !is_left)
 		*ret_res = CUDA_ERROR_OUT_OF_MEMORY;
 	if (ticket)
@@ -525,6 +547,8 @@ void tickets_after_fork_child(void)
 	(void)pthread_cond_init(&tickets.changed, NULL);
 	tickets.first = NULL;
 	tickets.n = 0;
+	tickets.n_making = 0;
+	tickets.is_unpinning = false;
 	tickets.has_words = false;
 	tickets.are_used = false;
 	opened_after_fork_child();

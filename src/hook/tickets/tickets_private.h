@@ -43,6 +43,9 @@ struct tickets {
 	unsigned int n; /* atomic: most programs have none, and frees look here alone */
 	bool has_words; /* atomic: tickets_have_words() */
 	bool are_used;  /* by the scheduler's last word */
+	/* A thread that makes a ticket pins its memory before the ticket is here to tell of it. */
+	unsigned int n_making;
+	bool is_unpinning; /* the agent does, and no thread pins */
 	/* The agent's. */
 	uint64_t round; /* how often all tickets were looked at */
 	uint64_t retry_ns;
