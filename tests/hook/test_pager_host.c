@@ -279,6 +279,28 @@ static void clean_copies_are_given_to_others(void **state)
 	end_two(a, b);
 }
 
+/* In the middle of a restore nothing has run, so what came in goes out again without a copy. */
+static void memory_that_goes_without_a_copy_is_told_of(void **state)
+{
+	CUdeviceptr a = allocate(8 * MIB), b = allocate(4 * MIB);
+	struct pager_move move;
+
+	(void)state;
+	hostmem_set_limit("64MiB");
+	fill_two(a, b);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	budget_set(0, 9 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
+	fake.moved_out = 0;
+	fake.bytes_copied = 0;
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(fake.bytes_copied, 0);
+	assert_int_equal(fake.moved_out, 8 * MIB);
+	budget_set(0, BUDGET_UNLIMITED);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
+	end_two(a, b);
+}
+
 /* Waits for what is being made ready. */
 static void expect_nothing_comes(void)
 {
@@ -349,6 +371,7 @@ int main(void)
 		SHORT_TEST(an_eviction_that_can_not_end_is_not_begun),
 		SHORT_TEST(no_room_for_the_first_chunk_begins_nothing),
 		SHORT_TEST(clean_copies_are_given_to_others),
+		SHORT_TEST(memory_that_goes_without_a_copy_is_told_of),
 		SHORT_TEST(host_memory_of_copies_is_not_made_ready_twice),
 		SHORT_TEST(no_host_memory_is_made_ready_for_pinned_memory),
 	};
