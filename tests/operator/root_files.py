@@ -14,7 +14,7 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("NVSHARE_BUILD", HERE.parents[1] / "build" / "plain")).resolve()
-USER, UID = "ada", 1000
+USER, UID = "ada", 2000
 HOME = f"/home/{USER}"
 GPU = "/opt/simulated-gpu"
 GPU_STATE = "/var/lib/simulated-gpu"

@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE))
 
 from documents import ROOT, Documents, blocks, section  # noqa: E402
 from machine import Machine, until  # noqa: E402
-from root_files import HOME  # noqa: E402
+from root_files import HOME, UID  # noqa: E402
 
 SCHEDULER_PAGE = "src/man/nvshare-scheduler.8.md"
 SETTINGS = "/etc/nvshare/nvshare.yaml"
@@ -130,7 +130,8 @@ class Path:
 
     def hurry(self):
         """A third program, of a class that the user may have by now."""
-        self.do("sudo nvsharectl set --save priority_max normal,uid:1000=critical")
+        line = self.documents.take("sudo nvsharectl set --save priority_max normal,uid:1000=critical")
+        self.machine.run(line.replace("1000", str(UID)))
         output = self.start_program("serve", f"NVSHARE_PRIORITY=critical LD_PRELOAD={LIBRARY} python3 serve.py")
         until("it is critical", lambda: self.clients().get("serve", {}).get("priority") == "critical")
         return output
