@@ -279,6 +279,18 @@ static void clean_copies_are_given_to_others(void **state)
 	end_two(a, b);
 }
 
+/* The larger one comes back, with the host memory of its copy. */
+static void bring_back_one_of(CUdeviceptr a, CUdeviceptr b)
+{
+	struct pager_move move;
+
+	hostmem_set_limit("64MiB");
+	fill_two(a, b);
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
+	budget_set(0, 9 * MIB);
+	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
+}
+
 /* In the middle of a restore nothing has run, so what came in goes out again without a copy. */
 static void memory_that_goes_without_a_copy_is_told_of(void **state)
 {
@@ -286,11 +298,7 @@ static void memory_that_goes_without_a_copy_is_told_of(void **state)
 	struct pager_move move;
 
 	(void)state;
-	hostmem_set_limit("64MiB");
-	fill_two(a, b);
-	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
-	budget_set(0, 9 * MIB);
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
+	bring_back_one_of(a, b);
 	fake.moved_out = 0;
 	fake.bytes_copied = 0;
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
@@ -317,11 +325,7 @@ static void host_memory_of_copies_is_not_made_ready_twice(void **state)
 	struct pager_move move;
 
 	(void)state;
-	hostmem_set_limit("64MiB");
-	fill_two(a, b);
-	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
-	budget_set(0, 9 * MIB);
-	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_PARTIAL);
+	bring_back_one_of(a, b);
 	assert_int_equal(counts().resident, 8 * MIB);
 	pager_prepare(0, 8 * MIB, true);
 	expect_nothing_comes();
