@@ -89,8 +89,9 @@ struct nvshare_mem {
 	uint64_t swapped;       /* in host memory */
 	uint64_t wanted;        /* movable bytes that a blocked allocation lacks; 0: none waits */
 	uint64_t wanted_pinned; /* the same, of bytes that will be pinned */
-	uint64_t host;        /* host memory that the process has for evicted bytes, used or not; no
-				 slabs on loan */
+	uint64_t host;        /* host memory that it has for evicted bytes, used or not; no slabs
+				 on loan. A process on several GPUs has a client on each, and each
+				 tells a part */
 	uint64_t host_wanted; /* host memory that an eviction under way lacks */
 	uint64_t pager_context; /* in the reserve, not in the budget */
 	uint64_t pinned[NVSHARE_PINNED_COUNT];

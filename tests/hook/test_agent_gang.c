@@ -6,6 +6,7 @@
 #include "gang_rig.h"
 
 #include "hook/base/own_fd.h"
+#include "hook/host/hostmem.h"
 
 #include <fcntl.h>
 
@@ -538,20 +539,43 @@ static void a_frozen_process_gives_up_nothing_by_itself(void)
 
 /* ---- host memory -------------------------------------------------------------------------- */
 
-/* The scheduler adds up what its clients have. */
-static void host_memory_is_told_once(void)
+/* The scheduler adds up what its clients have, and takes no more from one than its card holds. */
+static void host_memory_is_told_in_parts(void)
 {
-	struct nvshare_lock_released r;
 	struct gpus g;
 
 	begin_on_both(&g);
-	fake_set(host, 64 * MIB);
-	fake_drop(g.fd[0], 1, 60 * MIB, 4);
-	r = expect_released(g.fd[0]);
-	check(r.mem.host == 64 * MIB);
+	fake_set(host, 160 * MIB);
 	fake_drop(g.fd[1], 2, 60 * MIB, 4);
-	r = expect_released(g.fd[1]);
-	check(r.mem.host == 0);
+	check(expect_released(g.fd[1]).mem.host == 100 * MIB); /* its memory, on the card or not */
+	fake_drop(g.fd[0], 1, 60 * MIB, 4);
+	check(expect_released(g.fd[0]).mem.host == 60 * MIB);
+	fake_set(host, 64 * MIB);
+	while (fake_expect(g.fd[1], NVSHARE_MSG_MEM_UPDATE).body.mem_update.mem.host != 64 * MIB)
+		;
+	while (fake_expect(g.fd[0], NVSHARE_MSG_MEM_UPDATE).body.mem_update.mem.host != 0)
+		;
+}
+
+/* To the scheduler each connection is a client of its own. */
+static void its_own_host_memory_is_not_that_of_others(void)
+{
+	struct nvshare_host_memory body = {0};
+	struct gpus g;
+
+	check(setenv("NVSHARE_HOST_MEMORY_LIMIT", "400MiB", 1) == 0);
+	begin_on_both(&g);
+	fake_set(host, 160 * MIB);
+	fake_drop(g.fd[1], 2, 60 * MIB, 4);
+	check(expect_released(g.fd[1]).mem.host == 100 * MIB);
+	fake_drop(g.fd[0], 1, 60 * MIB, 4);
+	check(expect_released(g.fd[0]).mem.host == 60 * MIB);
+	for (int i = 0; i < 2; i++) {
+		/* Another process has 20 MiB, then 30. */
+		body.others = (uint64_t)(i ? 60 + 30 : 100 + 20) * MIB;
+		fake_send(g.fd[i], NVSHARE_MSG_HOST_MEMORY, &body);
+		wait_until(hostmem_available(160 * MIB) == (uint64_t)(i ? 210 : 220) * MIB);
+	}
 }
 
 /* ---- without a scheduler ------------------------------------------------------------------ */
@@ -841,7 +865,8 @@ int main(void)
 		child_test(a_process_that_is_stopped_gives_up_the_rest_when_others_wait),
 		child_test(a_frozen_process_gives_up_nothing_by_itself),
 		child_test(nothing_is_copied_ahead_while_the_process_works),
-		child_test(host_memory_is_told_once),
+		child_test(host_memory_is_told_in_parts),
+		child_test(its_own_host_memory_is_not_that_of_others),
 		child_test(a_gpu_without_a_context_leaves_host_memory_alone),
 		child_test(an_orphan_comes_in_on_both_or_on_none),
 		child_test(an_orphan_that_has_no_room_on_one_leaves_the_other),

@@ -2,6 +2,7 @@
 
 /* Events go into the lease, and its actions are carried out here. */
 
+#include "core/u64.h"
 #include "hook/agent/agent_private.h"
 #include "hook/base/hook_log.h"
 #include "hook/base/hook_options.h"
@@ -35,8 +36,8 @@ uint64_t agent_lease_budget(CUdevice dev, const struct nvshare_mem *mem)
 	return budget == BUDGET_UNLIMITED || budget < used ? used : budget;
 }
 
-/* The scheduler adds up what connections tell. So one of them tells it for the process. */
-const struct agent_link *agent_lease_host_teller(void)
+/* The first connection tells what the others leave. NULL: there is none. */
+static const struct agent_link *host_first(void)
 {
 	const struct agent_link *registering = NULL;
 
@@ -49,12 +50,48 @@ const struct agent_link *agent_lease_host_teller(void)
 	return registering;
 }
 
+/*
+ * The process has one pool, and the scheduler adds up what connections tell. It takes no more from
+ * one than its card holds. So each tells as much as its memory needs.
+ */
+static uint64_t link_host_bytes(const struct agent_link *link)
+{
+	const struct agent_link *first = host_first();
+	uint64_t left = hostpool_bytes();
+	struct nvshare_mem mem;
+
+	agent_for_each_link (l) {
+		uint64_t bytes;
+
+		if (l == first || l->state != AGENT_LINK_UP ||
+		    backend_of(l->dev) == NVSHARE_BACKEND_MANAGED)
+			continue;
+		budget_read(l->dev, &mem);
+		bytes = u64_min(left, mem.resident + mem.swapped);
+		if (l == link)
+			return bytes;
+		left -= bytes;
+	}
+	return !first || first == link ? left : 0;
+}
+
+uint64_t agent_lease_host_told(const struct agent_link *except)
+{
+	uint64_t bytes = 0;
+
+	agent_for_each_link (l) {
+		if (l != except && l->fd >= 0)
+			bytes += l->reported.host;
+	}
+	return bytes;
+}
+
 void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)
 {
-	const struct agent_link *link = agent_link_of(dev), *teller = agent_lease_host_teller();
+	const struct agent_link *link = agent_link_of(dev);
 
 	budget_read(dev, ret_mem);
-	ret_mem->host = !teller || teller == link ? hostpool_bytes() : 0;
+	ret_mem->host = link_host_bytes(link);
 	if (backend_of(dev) == NVSHARE_BACKEND_MANAGED)
 		ret_mem->host += ret_mem->swapped + oversub_bytes(dev);
 	ret_mem->host_wanted = link ? link->host_lacked : 0;

@@ -45,8 +45,7 @@ static uint64_t link_possible_budget(const struct agent_link *link, uint64_t bud
  */
 static void host_take_others(const struct agent_link *link, uint64_t others)
 {
-	const struct agent_link *teller = agent_lease_host_teller();
-	uint64_t own = teller && teller != link ? teller->reported.host : 0;
+	uint64_t own = agent_lease_host_told(link);
 
 	others -= u64_min(own, others);
 	hostmem_set_others(u64_min(others, MESSAGE_BYTES_MAX));

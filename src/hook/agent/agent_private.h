@@ -97,10 +97,10 @@ void agent_absence_miss(struct agent_link *link);
 void agent_absence_settle(struct agent_link *link);
 
 /*
- * agent_lease.c. host_teller: the connection that tells the host memory of the process, which has
- * one pool for all of its GPUs; NULL: none does.
+ * agent_lease.c. host_told: bytes of host memory by the last reports of all connections but except
+ * (NULL: of all). The process has one pool for all of its GPUs, and each connection tells a part.
  */
-const struct agent_link *agent_lease_host_teller(void);
+uint64_t agent_lease_host_told(const struct agent_link *except);
 bool agent_lease_is_out(CUdevice dev); /* memory is, and only a restore brings it back */
 void agent_lease_step(struct agent_link *link, const struct lease_event *event);
 void agent_lease_want(struct agent_link *link); /* tells the lease if a thread waits */

@@ -170,8 +170,7 @@ static bool host_add_one(const struct agent_link *link)
  */
 void agent_spares_wanted(uint64_t bytes)
 {
-	const struct agent_link *teller = agent_lease_host_teller();
-	uint64_t host = teller ? teller->reported.host : 0;
+	uint64_t host = agent_lease_host_told(NULL);
 
 	if (bytes == spares.host_wanted)
 		return;
