@@ -121,6 +121,21 @@ static void a_sink_is_for_one_eviction(void)
 	expect_closed(ends[0]);
 }
 
+/* The order has crossed a LOCK_RELEASED: it is of a grant that is over. */
+static void an_order_that_leads_to_nothing_leaves_no_sink(void)
+{
+	const struct nvshare_drop_lock drop = {
+		.grant = 7, .bytes = 60 * MIB, .epoch = 4, .hand_bytes = 60 * MIB};
+	int fd, ends[2];
+
+	enable();
+	fd = rig_begin_running();
+	make_pair(ends);
+	pass_message(fd, NVSHARE_MSG_DROP_LOCK, &drop, ends[1]);
+	expect_closed(ends[0]);
+	expect_answer(fd);
+}
+
 static void one_that_nobody_waits_for_is_closed(void)
 {
 	const struct nvshare_drop_lock drop = {.grant = 1, .bytes = 60 * MIB, .epoch = 4};
@@ -187,6 +202,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		child_test(a_source_is_kept_until_it_ends),
 		child_test(a_sink_is_for_one_eviction),
+		child_test(an_order_that_leads_to_nothing_leaves_no_sink),
 		child_test(one_that_nobody_waits_for_is_closed),
 		child_test(a_message_that_has_lost_its_descriptor_is_no_harm),
 		child_test(another_user_s_scheduler_is_taken_nothing_from),

@@ -237,6 +237,15 @@ static bool message_to_event(struct agent_link *link, const struct msg *msg,
 	return true;
 }
 
+/* A DROP is being answered. */
+static bool link_moves_out(const struct agent_link *link)
+{
+	enum lease_work work = link->lease.work;
+
+	return work == LEASE_WORK_DROP || work == LEASE_WORK_EVICT_IDLE ||
+	       work == LEASE_WORK_EVICT_ASKED;
+}
+
 static void message_step_lease(struct agent_link *link, const struct msg *msg,
 			       const struct lease_event *event)
 {
@@ -251,6 +260,9 @@ static void message_step_lease(struct agent_link *link, const struct msg *msg,
 		return;
 	}
 	agent_lease_step(link, event);
+	/* An order that has crossed what this program did meanwhile leads to nothing. */
+	if (event->type == LEASE_EVENT_DROP && !link_moves_out(link))
+		agent_moves_end_order(link);
 	if (event->type == LEASE_EVENT_LOCK_OK && link->lease.state == LEASE_HOLDING)
 		link->mistrust_ns = 0;
 	/* Where a thread waits for more than the new budget, the scheduler must hear of it again.

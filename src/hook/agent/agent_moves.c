@@ -150,8 +150,7 @@ static uint32_t link_stand(struct agent_link *link, uint64_t bytes)
 	return agent_halt(link, bytes, false);
 }
 
-/* The receiver and the host memory that an order has named are for this eviction alone. */
-static void link_end_order(struct agent_link *link)
+void agent_moves_end_order(struct agent_link *link)
 {
 	link->out_asked = 0;
 	transfer_aim(link->dev, 0);
@@ -165,7 +164,7 @@ static uint32_t link_evicted(struct agent_link *link, uint32_t outcome)
 {
 	uint64_t asked = link->out_asked;
 
-	link_end_order(link);
+	agent_moves_end_order(link);
 	outcome = agent_halt_evicted(outcome);
 	agent_ahead_evicted(link);
 	hook_debug("device %d: evicted %llu of %llu bytes in %llu us, outcome %d, %llu copied, "
@@ -197,18 +196,18 @@ bool agent_moves_evict(struct agent_link *link, uint64_t bytes, uint32_t *ret_ou
 	budget_read(link->dev, &mem);
 	bytes = link_give_unused(link, bytes, &mem);
 	if (!link_may_move(link, bytes)) {
-		link_end_order(link);
+		agent_moves_end_order(link);
 		*ret_outcome = agent_halt_evicted(NVSHARE_OUTCOME_UNSUPPORTED);
 		return false;
 	}
 	*ret_outcome = link_stand(link, bytes);
 	if (*ret_outcome) {
-		link_end_order(link);
+		agent_moves_end_order(link);
 		return false;
 	}
 	if (!device_enter_to_move(link->dev, bytes ? mem.resident : 0, link->pager_context_max,
 				  &place)) {
-		link_end_order(link);
+		agent_moves_end_order(link);
 		*ret_outcome =
 			agent_halt_evicted(bytes && mem.resident ? NVSHARE_OUTCOME_INVALID_STATE
 								 : NVSHARE_OUTCOME_SUCCESS);

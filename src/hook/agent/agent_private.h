@@ -41,13 +41,15 @@ void agent_hear_beside_moves(bool may_begin);
  * agent_moves.c. stop: an enum nvshare_outcome; a program that cannot give the bytes is not stopped
  * for them. evict, restore: true: the move has begun; false: it is over, with *ret_outcome. run:
  * carries all moves out to their ends, with those that begin meanwhile, and does nothing while it
- * runs (are_running).
+ * runs (are_running). end_order: what an order has named, the receiver and the host memory that
+ * comes, is for its eviction alone.
  */
 uint32_t agent_moves_stop(struct agent_link *link, uint64_t bytes);
 bool agent_moves_evict(struct agent_link *link, uint64_t bytes, uint32_t *ret_outcome);
 bool agent_moves_restore(struct agent_link *link, uint32_t *ret_outcome);
 void agent_moves_run(void);
 bool agent_moves_are_running(void);
+void agent_moves_end_order(struct agent_link *link);
 void agent_moves_sync_coming(void); /* an order's host_coming has changed */
 void agent_moves_reset(void);       /* after fork() */
 
