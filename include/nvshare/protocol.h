@@ -81,7 +81,8 @@ enum nvshare_pinned {
 
 /*
  * A client's memory on its GPU, in bytes. The pager holds resident + swapped, in whole chunks;
- * pinned[] comes on top.
+ * pinned[] comes on top. A process on several GPUs has one pool of host memory, of which each of
+ * its clients tells a part.
  */
 struct nvshare_mem {
 	uint64_t allocated;     /* the program's own allocations */
@@ -89,10 +90,8 @@ struct nvshare_mem {
 	uint64_t swapped;       /* in host memory */
 	uint64_t wanted;        /* movable bytes that a blocked allocation lacks; 0: none waits */
 	uint64_t wanted_pinned; /* the same, of bytes that will be pinned */
-	uint64_t host;        /* host memory that it has for evicted bytes, used or not; no slabs
-				 on loan. A process on several GPUs has a client on each, and each
-				 tells a part */
-	uint64_t host_wanted; /* host memory that an eviction under way lacks */
+	uint64_t host;          /* host memory for evicted bytes, used or not; no slabs on loan */
+	uint64_t host_wanted;   /* host memory that an eviction under way lacks */
 	uint64_t pager_context; /* in the reserve, not in the budget */
 	uint64_t pinned[NVSHARE_PINNED_COUNT];
 };

@@ -52,8 +52,9 @@ static uint64_t server_raise_fd_limit(void)
 	return limit.rlim_cur;
 }
 
-static void server_on_signal(struct server *server, struct event_source *source, uint32_t events)
+static void server_on_signal(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	struct signalfd_siginfo info;
 	char text[SETTINGS_TEXT_LEN];
 
@@ -72,8 +73,9 @@ static void server_on_signal(struct server *server, struct event_source *source,
 }
 
 /* The timer is not read: the loop arms it again, which also takes the expiration back. */
-static void server_on_timer(struct server *server, struct event_source *source, uint32_t events)
+static void server_on_timer(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	(void)source;
 	(void)events;
 	server->armed_ns = 0;

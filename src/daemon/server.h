@@ -5,7 +5,7 @@
 /*
  * The scheduler around the core: the loop, and the state of all modules.
  *
- * One thread, one epoll (daemon/event_source.h), one timer (daemon/deadlines.h). A round of the
+ * One thread, one epoll (util/event_source.h), one timer (daemon/deadlines.h). A round of the
  * loop handles a batch of events, then frees the peers that are marked as closing, then does what
  * is due, then serves one tool, then requests by HTTP. The relay carries news between the two state
  * machines of the core after each callback (daemon/relay.h). Nothing blocks but the calls into NVML
@@ -20,7 +20,6 @@
 #include "core/sched.h"
 #include "daemon/actions.h"
 #include "daemon/deadlines.h"
-#include "daemon/event_source.h"
 #include "daemon/gpu/gpus.h"
 #include "daemon/gpu/measure.h"
 #include "daemon/gpu/states.h"
@@ -48,6 +47,7 @@
 #include "daemon/tools/events.h"
 #include "daemon/tools/tools.h"
 #include "daemon/tools/trace.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -46,10 +46,11 @@ static int kubelet_address(const struct kubelet *kubelet, const char *name, stru
 
 /* ---- the own socket ---------------------------------------------------------- */
 
-static void kubelet_on_accept(struct loop_source *source, uint32_t events)
+static void kubelet_on_accept(void *context, struct event_source *source, uint32_t events)
 {
 	struct kubelet *kubelet = container_of(source, struct kubelet, listener);
 
+	(void)context;
 	(void)events;
 	for (unsigned int i = 0; i < ACCEPTS_A_TURN; i++) {
 		int fd = accept4(kubelet->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -62,7 +63,7 @@ static void kubelet_on_accept(struct loop_source *source, uint32_t events)
 
 static void kubelet_unbind(struct kubelet *kubelet)
 {
-	loop_remove(&kubelet->listener);
+	event_source_remove(&kubelet->listener);
 	kubelet->listen_fd = fd_close(kubelet->listen_fd);
 }
 
@@ -101,7 +102,8 @@ static int kubelet_bind(struct kubelet *kubelet)
 	}
 	kubelet->bound_dev = stat.st_dev;
 	kubelet->bound_ino = stat.st_ino;
-	return loop_add(kubelet->loop, &kubelet->listener, fd, EPOLLIN, kubelet_on_accept);
+	return event_source_add(&kubelet->loop->poller, &kubelet->listener, fd, EPOLLIN,
+				kubelet_on_accept);
 }
 
 /* ---- registration ------------------------------------------------------------ */
@@ -202,7 +204,7 @@ static void kubelet_detach(struct kubelet *kubelet)
 	kubelet->state = KUBELET_NO_FOLDER;
 	transport_close(&kubelet->client);
 	kubelet_unbind(kubelet);
-	loop_remove(&kubelet->watch);
+	event_source_remove(&kubelet->watch);
 	kubelet->watch_fd = fd_close(kubelet->watch_fd);
 	kubelet->dir_fd = fd_close(kubelet->dir_fd); /* and its lock */
 	loop_timer_clear(&kubelet->timer);
@@ -235,7 +237,7 @@ static void kubelet_look(struct kubelet *kubelet, bool has_news)
 	}
 }
 
-static void kubelet_on_news(struct loop_source *source, uint32_t events)
+static void kubelet_on_news(void *context, struct event_source *source, uint32_t events)
 {
 	struct kubelet *kubelet = container_of(source, struct kubelet, watch);
 	_Alignas(struct inotify_event) char bytes[4096];
@@ -243,6 +245,7 @@ static void kubelet_on_news(struct loop_source *source, uint32_t events)
 	bool has_news = false, is_gone = false;
 	ssize_t n;
 
+	(void)context;
 	(void)events;
 	n = read(kubelet->watch_fd, bytes, sizeof(bytes));
 	for (ssize_t at = 0; at < n; at += (ssize_t)(sizeof(*event) + event->len)) {
@@ -276,8 +279,8 @@ static int kubelet_attach(struct kubelet *kubelet)
 	kubelet->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (kubelet->watch_fd < 0 || inotify_add_watch(kubelet->watch_fd, kubelet->dir, mask) < 0)
 		return -errno;
-	return loop_add(kubelet->loop, &kubelet->watch, kubelet->watch_fd, EPOLLIN,
-			kubelet_on_news);
+	return event_source_add(&kubelet->loop->poller, &kubelet->watch, kubelet->watch_fd, EPOLLIN,
+				kubelet_on_news);
 }
 
 /* 0 or KUBELET_E_TAKEN. */

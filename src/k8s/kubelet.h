@@ -52,7 +52,7 @@ struct kubelet {
 	void (*on_connection)(struct kubelet *kubelet, int fd);
 	enum kubelet_state state;
 	int dir_fd, watch_fd, listen_fd; /* -1: none */
-	struct loop_source watch, listener;
+	struct event_source watch, listener;
 	struct loop_timer timer;
 	uint64_t retry_ns;
 	struct transport client;

@@ -243,11 +243,12 @@ static const struct scheduler_link_owner plugin_link_owner = {
 
 /* ---- life -------------------------------------------------------------------- */
 
-static void plugin_on_signal(struct loop_source *source, uint32_t events)
+static void plugin_on_signal(void *context, struct event_source *source, uint32_t events)
 {
 	struct plugin *plugin = container_of(source, struct plugin, signals);
 	struct signalfd_siginfo info;
 
+	(void)context;
 	(void)events;
 	if (read(plugin->signal_fd, &info, sizeof(info)) != sizeof(info))
 		return;
@@ -269,8 +270,8 @@ static int plugin_open_signals(struct plugin *plugin)
 	plugin->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (plugin->signal_fd < 0)
 		return -errno;
-	return loop_add(&plugin->loop, &plugin->signals, plugin->signal_fd, EPOLLIN,
-			plugin_on_signal);
+	return event_source_add(&plugin->loop.poller, &plugin->signals, plugin->signal_fd, EPOLLIN,
+				plugin_on_signal);
 }
 
 int plugin_init(struct plugin *plugin, const struct plugin_options *options)
@@ -280,7 +281,7 @@ int plugin_init(struct plugin *plugin, const struct plugin_options *options)
 	*plugin = (struct plugin){
 		.options = options,
 		.signal_fd = -1,
-		.loop.fd = -1,
+		.loop.poller.fd = -1,
 		.devices.n_replicas = options->n_replicas,
 		.grace.on_due = plugin_on_grace_end,
 		.patience.on_due = plugin_on_impatience,
@@ -342,8 +343,8 @@ void plugin_deinit(struct plugin *plugin)
 	scheduler_link_close(&plugin->link);
 	if (plugin->options->feature_file[0])
 		feature_file_remove(plugin->options->feature_file);
-	loop_remove(&plugin->signals);
+	event_source_remove(&plugin->signals);
 	plugin->signal_fd = fd_close(plugin->signal_fd);
-	if (plugin->loop.fd >= 0)
+	if (plugin->loop.poller.fd >= 0)
 		loop_close(&plugin->loop);
 }

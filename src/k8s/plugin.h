@@ -20,7 +20,7 @@
 struct plugin {
 	const struct plugin_options *options;
 	struct loop loop;
-	struct loop_source signals;
+	struct event_source signals;
 	int signal_fd;
 	bool is_ending;
 	struct devices devices;

@@ -12,11 +12,11 @@
 
 #define PACKETS_A_TURN 256
 
-static void link_on_event(struct loop_source *source, uint32_t events);
+static void link_on_event(void *context, struct event_source *source, uint32_t events);
 
 static void link_lose(struct scheduler_link *link, const char *why)
 {
-	loop_remove(&link->source);
+	event_source_remove(&link->source);
 	link->fd = fd_close(link->fd);
 	loop_timer_clear(&link->answer);
 	link->is_asked = link->is_wanted = false;
@@ -92,7 +92,7 @@ static void link_connect(struct scheduler_link *link)
 		link_lose(link, strerror(-link->fd));
 		return;
 	}
-	r = loop_add(link->loop, &link->source, link->fd, EPOLLIN, link_on_event);
+	r = event_source_add(&link->loop->poller, &link->source, link->fd, EPOLLIN, link_on_event);
 	if (r) {
 		link_lose(link, strerror(-r));
 		return;
@@ -167,12 +167,13 @@ static void link_take(struct scheduler_link *link, struct msg *msg)
 	}
 }
 
-static void link_on_event(struct loop_source *source, uint32_t events)
+static void link_on_event(void *context, struct event_source *source, uint32_t events)
 {
 	struct scheduler_link *link = container_of(source, struct scheduler_link, source);
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 	struct msg msg;
 
+	(void)context;
 	(void)events;
 	for (unsigned int i = 0; i < PACKETS_A_TURN && link->fd >= 0; i++) {
 		ssize_t n = sock_recv(link->fd, bytes, sizeof(bytes));
@@ -207,7 +208,7 @@ void scheduler_link_open(struct scheduler_link *link, struct loop *loop, const c
 
 void scheduler_link_close(struct scheduler_link *link)
 {
-	loop_remove(&link->source);
+	event_source_remove(&link->source);
 	link->fd = fd_close(link->fd);
 	loop_timer_clear(&link->timer);
 	loop_timer_clear(&link->answer);

@@ -37,7 +37,7 @@ struct scheduler_link {
 	const char *sock_dir;
 	uint64_t poll_ns;
 	int fd; /* -1: lost */
-	struct loop_source source;
+	struct event_source source;
 	struct loop_timer timer;  /* lost: the next try; else the next poll */
 	struct loop_timer answer; /* a status is overdue then */
 	uint64_t retry_ns;

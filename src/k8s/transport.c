@@ -69,7 +69,7 @@ void transport_flush(struct transport *transport)
 		r = -ENOTCONN;
 	if (!r) {
 		events |= transport->out_len ? (uint32_t)EPOLLOUT : 0;
-		r = loop_update(&transport->source, events);
+		r = event_source_update(&transport->source, events);
 	}
 	if (r)
 		transport_end(transport, r == -ENOTCONN ? 0 : r);
@@ -77,11 +77,12 @@ void transport_flush(struct transport *transport)
 		loop_timer_set(transport->loop, &transport->timer, grpc_due(&transport->grpc));
 }
 
-static void transport_on_event(struct loop_source *source, uint32_t events)
+static void transport_on_event(void *context, struct event_source *source, uint32_t events)
 {
 	struct transport *transport = container_of(source, struct transport, source);
 	int r = 0;
 
+	(void)context;
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		r = transport_read(transport);
 	if (r)
@@ -110,7 +111,8 @@ int transport_open(struct transport *transport, struct loop *loop, int fd,
 	r = service ? grpc_open_server(&transport->grpc, service, loop->now_ns)
 		    : grpc_open_client(&transport->grpc, loop->now_ns);
 	if (!r) {
-		r = loop_add(loop, &transport->source, fd, EPOLLIN, transport_on_event);
+		r = event_source_add(&loop->poller, &transport->source, fd, EPOLLIN,
+				     transport_on_event);
 		if (r)
 			grpc_close(&transport->grpc);
 	}
@@ -130,7 +132,7 @@ void transport_close(struct transport *transport)
 		return;
 	transport->loop = NULL;
 	loop_timer_clear(&transport->timer);
-	loop_remove(&transport->source);
+	event_source_remove(&transport->source);
 	grpc_close(&transport->grpc);
 	(void)fd_close(fd);
 }

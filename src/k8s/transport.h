@@ -21,7 +21,7 @@ typedef void transport_end_fn(struct transport *transport, int r);
 /* Zeroed: closed. */
 struct transport {
 	struct loop *loop; /* NULL: closed */
-	struct loop_source source;
+	struct event_source source;
 	struct loop_timer timer;
 	struct grpc grpc;
 	const uint8_t *out; /* of nghttp2: not sent yet */

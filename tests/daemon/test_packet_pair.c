@@ -29,8 +29,9 @@ struct fixture {
 	int theirs[N];
 };
 
-static void on_input(struct server *server, struct event_source *source, uint32_t events)
+static void on_input(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	(void)server;
 	(void)source;
 	(void)events;

@@ -203,8 +203,9 @@ static void states_on_report(struct server *server, const struct helper_report *
 		states_plan(server, states->polled_ns + server->settings.poll_ns);
 }
 
-static void states_on_event(struct server *server, struct event_source *source, uint32_t events)
+static void states_on_event(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	struct states *states = &server->states;
 
 	(void)source;

@@ -15,9 +15,9 @@
 #include "core/health.h"
 #include "core/sched.h"
 #include "daemon/deadlines.h"
-#include "daemon/event_source.h"
 #include "daemon/gpu/helper.h"
 #include "nvshare/protocol.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -317,8 +317,9 @@ static void http_on_expiry(struct server *server, struct deadline *deadline)
 
 /* ---- the loop -------------------------------------------------------------- */
 
-static void http_on_ready(struct server *server, struct event_source *source, uint32_t events)
+static void http_on_ready(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	(void)server;
 	(void)events;
 	container_of(source, struct http_listener, source)->is_ready = true;

@@ -17,9 +17,9 @@
  */
 
 #include "daemon/deadlines.h"
-#include "daemon/event_source.h"
 #include "daemon/http/http_address.h"
 #include "daemon/http/page_json.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

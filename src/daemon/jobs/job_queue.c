@@ -163,8 +163,9 @@ void job_queue_forget(struct server *server, struct peer *peer)
 	peer->awaits = NULL;
 }
 
-static void queue_on_gone(struct server *server, struct event_source *source, uint32_t events)
+static void queue_on_gone(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	struct job_entry *entry = container_of(source, struct job_entry, gone);
 
 	(void)events;

@@ -19,10 +19,10 @@
 #include "core/jobs/jobs.h"
 #include "core/place/estimate.h"
 #include "daemon/deadlines.h"
-#include "daemon/event_source.h"
 #include "daemon/jobs/job_journal.h"
 #include "daemon/jobs/job_process.h"
 #include "nvshare/protocol.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

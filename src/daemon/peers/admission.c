@@ -172,8 +172,9 @@ void admission_leave(struct server *server, struct peer *peer)
 	peer->state = PEER_STATE_REAPED;
 }
 
-static void admission_on_reaped(struct server *server, struct event_source *source, uint32_t events)
+static void admission_on_reaped(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	uint32_t slot;
 
 	(void)source;
@@ -297,9 +298,9 @@ void admission_accept(struct server *server)
 	}
 }
 
-static void admission_on_connect(struct server *server, struct event_source *source,
-				 uint32_t events)
+static void admission_on_connect(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	(void)source;
 	(void)events;
 	admission_accept(server);

@@ -13,10 +13,10 @@
  */
 
 #include "daemon/deadlines.h"
-#include "daemon/event_source.h"
 #include "daemon/peers/reaper.h"
 #include "ipc/listener.h"
 #include "ipc/msg.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

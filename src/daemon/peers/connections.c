@@ -206,8 +206,9 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 	connections_update(peer);
 }
 
-void connections_on_event(struct server *server, struct event_source *source, uint32_t events)
+void connections_on_event(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	struct peer *peer = container_of(source, struct peer, input);
 
 	if (!peer->is_closing)

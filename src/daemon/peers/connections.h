@@ -11,8 +11,8 @@
  * Threading: the loop's.
  */
 
-#include "daemon/event_source.h"
 #include "ipc/msg.h"
+#include "util/event_source.h"
 
 #include <stdint.h>
 

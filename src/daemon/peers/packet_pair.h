@@ -10,12 +10,12 @@
  * count as messages of the program's user, too (daemon/peers/quota.h).
  *
  * Ownership: the owner's memory must outlive the batch in which the pair is cut
- * (daemon/event_source.h). Threading: the loop's.
+ * (util/event_source.h). Threading: the loop's.
  */
 
 #include "daemon/deadlines.h"
-#include "daemon/event_source.h"
 #include "daemon/peers/quota.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

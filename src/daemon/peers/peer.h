@@ -11,7 +11,6 @@
  * Ownership: the server owns peers, a peer owns its descriptors. Threading: the loop's.
  */
 
-#include "daemon/event_source.h"
 #include "daemon/gpu/evidence.h"
 #include "daemon/gpu/gpus.h"
 #include "daemon/peers/pods.h"
@@ -20,6 +19,7 @@
 #include "ipc/msg.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

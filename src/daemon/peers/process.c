@@ -48,8 +48,9 @@ static bool process_open_pidfd(struct peer *peer)
 	return peer->pidfd >= 0 || errno != ESRCH;
 }
 
-static void process_on_end(struct server *server, struct event_source *source, uint32_t events)
+static void process_on_end(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	(void)events;
 	server_close(server, container_of(source, struct peer, end), NULL);
 }

@@ -284,8 +284,9 @@ static bool lending_may_read(struct server *server, struct lending_link *link)
 }
 
 /* One packet a turn, so that others are heard in between. */
-static void lending_on_input(struct server *server, struct event_source *source, uint32_t events)
+static void lending_on_input(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	struct lending_link *link = container_of(source, struct lending_link, pair.input);
 	struct slab_packet packet;
 	struct pass_many pass;

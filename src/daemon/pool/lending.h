@@ -14,12 +14,12 @@
 
 #include "core/pool/pool.h"
 #include "daemon/deadlines.h"
-#include "daemon/event_source.h"
 #include "daemon/peers/domain.h"
 #include "daemon/peers/packet_pair.h"
 #include "daemon/peers/reaper.h"
 #include "daemon/pool/slab_room.h"
 #include "ipc/slab_packet.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -103,7 +103,7 @@ void lending_sums(const struct server *server, struct lending_sums *ret);
 void lending_cut(struct server *server, struct lending_link *link, const char *reason);
 
 /* The process of link is gone. */
-void lending_on_end(struct server *server, struct event_source *source, uint32_t events);
+void lending_on_end(void *context, struct event_source *source, uint32_t events);
 
 /* After the core has changed: closes what leaves, tells who is asked, sets deadlines. */
 void lending_settle(struct server *server);

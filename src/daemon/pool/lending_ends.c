@@ -41,9 +41,9 @@ void lending_reap_strange(struct server *server, int fd)
 	reaper_take(&server->lending.strange, fd, 0);
 }
 
-static void lending_on_slabs_reaped(struct server *server, struct event_source *source,
-				    uint32_t events)
+static void lending_on_slabs_reaped(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	uint32_t owner;
 
 	(void)source;
@@ -52,9 +52,9 @@ static void lending_on_slabs_reaped(struct server *server, struct event_source *
 		server->lending.n_slabs_reaped--;
 }
 
-static void lending_on_strange_reaped(struct server *server, struct event_source *source,
-				      uint32_t events)
+static void lending_on_strange_reaped(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	uint32_t owner;
 
 	(void)source;
@@ -95,8 +95,9 @@ void lending_forget(struct server *server, struct peer *peer)
 	}
 }
 
-void lending_on_end(struct server *server, struct event_source *source, uint32_t events)
+void lending_on_end(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	struct lending_link *link = container_of(source, struct lending_link, end);
 
 	(void)events;

@@ -39,8 +39,9 @@ void tickets_reap(struct server *server, int fd, uint32_t serial)
 	reaper_take_shared(&server->tickets.reaper, fd, serial);
 }
 
-static void tickets_on_reaped(struct server *server, struct event_source *source, uint32_t events)
+static void tickets_on_reaped(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	uint32_t owner;
 
 	(void)source;
@@ -88,8 +89,9 @@ void tickets_cut(struct server *server, struct ticket_link *link, const char *re
 	tickets_leave(server, link, reason, false);
 }
 
-static void tickets_on_end(struct server *server, struct event_source *source, uint32_t events)
+static void tickets_on_end(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	(void)events;
 	tickets_leave(server, container_of(source, struct ticket_link, end), NULL, true);
 }
@@ -113,8 +115,9 @@ static bool tickets_may_read(struct server *server, struct ticket_link *link)
 }
 
 /* One packet a turn, so that others are heard in between. */
-static void tickets_on_input(struct server *server, struct event_source *source, uint32_t events)
+static void tickets_on_input(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	struct ticket_link *link = container_of(source, struct ticket_link, pair.input);
 	struct ticket_packet packet;
 	const char *wrong = NULL;

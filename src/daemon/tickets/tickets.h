@@ -19,10 +19,10 @@
  */
 
 #include "daemon/deadlines.h"
-#include "daemon/event_source.h"
 #include "daemon/peers/packet_pair.h"
 #include "daemon/peers/reaper.h"
 #include "ipc/ticket_packet.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

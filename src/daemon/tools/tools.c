@@ -125,8 +125,9 @@ void tools_message(struct server *server, struct peer *peer, const struct msg *m
 
 /* ---- the turns of tools ------------------------------------------------------ */
 
-static void tools_on_ready(struct server *server, struct event_source *source, uint32_t events)
+static void tools_on_ready(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	(void)source;
 	(void)events;
 	server->tools.is_ready = true;

@@ -12,10 +12,10 @@
  * Threading: the loop's.
  */
 
-#include "daemon/event_source.h"
 #include "daemon/tools/snapshot.h"
 #include "ipc/msg.h"
 #include "nvshare/protocol.h"
+#include "util/event_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

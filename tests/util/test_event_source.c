@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/event_source.h"
+#include "util/event_source.h"
 
 #include "util/container_of.h"
 
@@ -29,7 +29,7 @@ static struct owner owners[N];
 static int fds[N];
 static enum action action;
 
-static void on_event(struct server *server, struct event_source *source, uint32_t events);
+static void on_event(void *context, struct event_source *source, uint32_t events);
 
 static void add(struct owner *owner)
 {
@@ -38,8 +38,9 @@ static void add(struct owner *owner)
 		0);
 }
 
-static void on_event(struct server *server, struct event_source *source, uint32_t events)
+static void on_event(void *context, struct event_source *source, uint32_t events)
 {
+	struct server *server = context;
 	struct owner *owner = container_of(source, struct owner, source);
 	struct owner *other = &owners[owner == owners];
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/event_source.h"
+#include "util/event_source.h"
+
+#include "util/fd.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -8,6 +10,11 @@ int poller_open(struct poller *poller)
 {
 	poller->fd = epoll_create1(EPOLL_CLOEXEC);
 	return poller->fd < 0 ? -errno : 0;
+}
+
+void poller_close(struct poller *poller)
+{
+	poller->fd = fd_close(poller->fd);
 }
 
 int poller_wait(struct poller *poller, struct epoll_event *ret_events, int n_max, int timeout_ms)
@@ -20,13 +27,12 @@ int poller_wait(struct poller *poller, struct epoll_event *ret_events, int n_max
 	return n;
 }
 
-void poller_dispatch(const struct poller *poller, struct server *server,
-		     const struct epoll_event *event)
+void poller_dispatch(const struct poller *poller, void *context, const struct epoll_event *event)
 {
 	struct event_source *source = event->data.ptr;
 
 	if (source->poller == poller && source->changed != poller->n_polls)
-		source->on_event(server, source, event->events);
+		source->on_event(context, source, event->events);
 }
 
 static int event_source_control(struct event_source *source, struct poller *poller, int operation,

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef NVS_DAEMON_EVENT_SOURCE_H
-#define NVS_DAEMON_EVENT_SOURCE_H
+#ifndef NVS_UTIL_EVENT_SOURCE_H
+#define NVS_UTIL_EVENT_SOURCE_H
 
 /*
- * Descriptors that the loop watches. A new source is a struct embedded in its owner, and one call
- * of event_source_add(). The callback finds the owner by container_of().
+ * Descriptors that a daemon's loop watches. A new source is a struct embedded in its owner, and one
+ * call of event_source_add(). The callback finds the owner by container_of().
  *
  * An event holds a pointer to its source. Two rules keep that pointer safe:
  *
- *  1. The memory of a source outlives the batch in which the source is removed. Peers stand in an
- *     array that lives as long as the server, and all other owners are part of the server.
+ *  1. The memory of a source outlives the batch in which the source is removed.
  *  2. An event is dropped if its source was removed or added after the poll that returned it. So
- *     a peer that reuses a slot gets no event of the slot's last peer.
+ *     an owner that takes the place of another one gets no event of that one.
  *
  * A poller is itself a descriptor, so a source of one poller can be another poller.
  *
@@ -22,7 +21,6 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-struct server;
 struct event_source;
 
 struct poller {
@@ -30,8 +28,9 @@ struct poller {
 	uint64_t n_polls;
 };
 
-/* events: of epoll. The callback may remove any source, also its own. */
-typedef void event_source_fn(struct server *server, struct event_source *source, uint32_t events);
+/* context: poller_dispatch()'s. events: of epoll. It may add and remove any source, also its own.
+ */
+typedef void event_source_fn(void *context, struct event_source *source, uint32_t events);
 
 /* Zeroed: not watched. */
 struct event_source {
@@ -44,13 +43,13 @@ struct event_source {
 
 /* 0 or -errno. poller: zeroed. */
 int poller_open(struct poller *poller);
+void poller_close(struct poller *poller);
 
 /* The number of events; 0 after a signal, or -errno. timeout_ms: -1: none. */
 int poller_wait(struct poller *poller, struct epoll_event *ret_events, int n_max, int timeout_ms);
 
 /* Calls the source of an event that the last poller_wait() returned. */
-void poller_dispatch(const struct poller *poller, struct server *server,
-		     const struct epoll_event *event);
+void poller_dispatch(const struct poller *poller, void *context, const struct epoll_event *event);
 
 /* source: not watched. 0, or -errno: it is still not watched. */
 int event_source_add(struct poller *poller, struct event_source *source, int fd, uint32_t events,
