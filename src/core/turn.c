@@ -282,8 +282,9 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 	if (first != SCHED_NONE && !is_before_gang(sched, g->queue.first)) {
 		head = first;
 		turn_set_head(sched, gpu, head);
-		if (gang_can_switch(sched, head)) {
-			admit_gang(sched, head, true);
+		if (gang_can_switch(sched, head) && !gang_awaits_doubt(sched, head)) {
+			if (!gang_asks_first(sched, head))
+				admit_gang(sched, head, true);
 			return true;
 		}
 		/*
@@ -467,6 +468,7 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		g->is_overcommitted = false;
 	}
 	turn_set_wake(sched, gpu);
+	gang_update_jammed(sched, gpu);
 	g->is_dirty = !notice_update(sched, gpu) || !forecast_update(sched, gpu) ||
 		      !ahead_update(sched, gpu);
 	g->wake_ns = u64_min(g->wake_ns, forecast_wake_ns(sched, gpu));

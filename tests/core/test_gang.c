@@ -920,6 +920,96 @@ static void a_gang_that_grows_is_not_blocked_where_there_are_turns(void **state)
 	assert_int_equal(rig.clients[1].place, SCHED_PLACE_RUNNING_LOW);
 }
 
+/*
+ * The gang of 0 and 1 has come in vain: 2 lacked host memory when it had to stop on the second GPU.
+ * By then 3 had stopped on the first one, and waits there.
+ */
+static void begin_in_vain(void)
+{
+	run_member(3, 0, SCHED_NONE, 80);
+	run_member(2, 1, SCHED_NONE, 80);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	join_on(1, 1);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	ask(0, 60);
+	ask(1, 60);
+	rig_at(&rig, 41 * S);
+	assert_true(sched_has_drop(&rig.clients[3]) && sched_has_drop(&rig.clients[2]));
+	stop_done(3);
+	assert_int_equal(rig_fail_as(&rig, 2, 3, true), 0);
+	settle();
+}
+
+static void a_victim_that_cannot_go_keeps_no_other_gpu_empty(void **state)
+{
+	(void)state;
+	begin_in_vain();
+	assert_true(rig.clients[2].is_retrying);
+	assert_true(runs(3));
+}
+
+/* The second try; then the third, after which the gang comes. */
+static void a_victim_in_doubt_is_asked_alone(void **state)
+{
+	(void)state;
+	begin_in_vain();
+	rig_at(&rig, 52 * S);
+	assert_true(sched_has_drop(&rig.clients[2]));
+	assert_true(runs(3) && !sched_has_drop(&rig.clients[3]));
+	assert_int_equal(rig_fail_as(&rig, 2, 3, true), 0);
+	settle();
+	assert_true(runs(3) && runs(2));
+	rig_at(&rig, 63 * S);
+	assert_true(sched_has_drop(&rig.clients[2]));
+	assert_true(runs(3) && !sched_has_drop(&rig.clients[3]));
+	stop_done(2);
+	assert_true(sched_has_drop(&rig.clients[3]));
+	settle();
+	assert_true(runs(0) && runs(1));
+}
+
+/* 2 waits for nothing, and its bytes have to go. */
+static void an_idle_victim_in_doubt_is_asked_alone(void **state)
+{
+	(void)state;
+	run_member(3, 0, SCHED_NONE, 80);
+	run_member(2, 1, SCHED_NONE, 80);
+	assert_int_equal(rig_release(&rig, 2, rig_mem(80, 0, 0), false), 0);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	join_on(1, 1);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	ask(0, 60);
+	ask(1, 60);
+	rig_at(&rig, 41 * S);
+	assert_true(sched_has_drop(&rig.clients[3]) && sched_has_drop(&rig.clients[2]));
+	stop_done(3);
+	assert_int_equal(rig_fail_as(&rig, 2, 3, true), 0);
+	settle();
+	assert_true(runs(3));
+	rig_at(&rig, 52 * S);
+	assert_true(sched_has_drop(&rig.clients[2]));
+	assert_true(runs(3) && !sched_has_drop(&rig.clients[3]));
+	stop_done(2);
+	assert_true(sched_has_drop(&rig.clients[3]));
+	settle();
+	assert_true(runs(0) && runs(1));
+}
+
+/* Nobody has an answer of one that has gone. */
+static void a_victim_in_doubt_that_dies_lets_the_gang_come(void **state)
+{
+	(void)state;
+	begin_in_vain();
+	rig_at(&rig, 52 * S);
+	assert_true(sched_has_drop(&rig.clients[2]));
+	rig_leave(&rig, 2);
+	assert_true(sched_has_drop(&rig.clients[3]));
+	settle();
+	assert_true(runs(0) && runs(1));
+}
+
 static void a_crowd_is_no_gang(void **state)
 {
 	(void)state;
@@ -974,6 +1064,10 @@ int main(void)
 		TEST(a_member_that_can_be_frozen_again_stops_with_the_others),
 		TEST(two_gangs_that_grow_do_not_deadlock_without_turns),
 		TEST(a_gang_that_grows_is_not_blocked_where_there_are_turns),
+		TEST(a_victim_that_cannot_go_keeps_no_other_gpu_empty),
+		TEST(a_victim_in_doubt_is_asked_alone),
+		TEST(an_idle_victim_in_doubt_is_asked_alone),
+		TEST(a_victim_in_doubt_that_dies_lets_the_gang_come),
 		TEST(a_crowd_is_no_gang),
 	};
 

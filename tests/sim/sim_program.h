@@ -30,6 +30,7 @@ struct sim_program {
 	uint64_t asked_ns; /* NEVER: does not wait */
 	uint64_t up_ns, down_ns;
 	uint64_t work_ns;  /* when the work under way ends */
+	uint64_t short_ns; /* until then its stops lack host memory */
 	uint64_t drain_ns; /* when its last drain began */
 	uint32_t n_failed; /* drains in a row that have */
 	bool has_kernel;   /* a kernel has begun, and has not ended: perhaps it is frozen */

@@ -39,6 +39,8 @@
 #define DRAIN_TIMEOUT    1 /* NVSHARE_OUTCOME_TIMEOUT */
 #define DRAINS_ON        UINT32_MAX
 
+#define SHORT_NS (300 * S) /* host memory lacks for so long at the most */
+
 /* ---- what the world tells us ------------------------------------------------ */
 
 static void on_up(struct world *world, uint32_t p)
@@ -160,11 +162,23 @@ static void on_fault(struct sim *sim)
 
 /* ---- the run ---------------------------------------------------------------------- */
 
-static uint32_t work_outcome(struct sim *sim)
+/* Host memory that is short stays so for a while, however often p is asked. */
+static uint32_t work_outcome(struct sim *sim, uint32_t p)
 {
-	return sim->faults & FAULT_ANSWERS && !sim->is_calm && sim_one_in(sim, 10)
-		       ? (uint32_t)sim_between(sim, 1, 6)
-		       : 0;
+	struct sim_program *prog = &sim->programs[p];
+	uint32_t outcome = 0;
+
+	if (!(sim->faults & FAULT_ANSWERS) || sim->is_calm)
+		return 0;
+	if (sim_one_in(sim, 10))
+		outcome = (uint32_t)sim_between(sim, 1, 6);
+	if (sim->world.procs[p].work != WORLD_WORK_EVICT)
+		return outcome;
+	if (sim->world.now < prog->short_ns)
+		return WORLD_SHORT;
+	if (outcome == WORLD_SHORT)
+		prog->short_ns = sim->world.now + sim_between(sim, 0, SHORT_NS);
+	return outcome;
 }
 
 /*
@@ -231,7 +245,7 @@ static void on_work_due(struct sim *sim, const struct sim_event *event)
 
 	if (proc->work == WORLD_WORK_NONE || sim->programs[event->p].work_ns > sim->world.now)
 		return;
-	outcome = work_outcome(sim);
+	outcome = work_outcome(sim, event->p);
 	if (proc->work == WORLD_WORK_DRAIN && proc->drains)
 		outcome = drain_outcome(sim, event, outcome);
 	if (outcome == DRAINS_ON)

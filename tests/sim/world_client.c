@@ -427,6 +427,7 @@ int world_deliver_up(struct world *world, uint32_t p)
 		.moved = msg.moved,
 		.move_ns = msg.moved,
 		.outcome = msg.outcome,
+		.is_short = msg.outcome == WORLD_SHORT,
 		.bytes = msg.bytes,
 		.is_part = msg.is_part,
 		.is_done = msg.is_done,

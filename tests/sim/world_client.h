@@ -6,6 +6,8 @@
 
 #include "world.h"
 
+#define WORLD_SHORT 3 /* as an outcome of a stop: NVSHARE_OUTCOME_NO_HOST_MEMORY */
+
 /* ---- a client's side ------------------------------------------------------------ */
 
 /* One event of p's lease: its outcome; the actions are done. */

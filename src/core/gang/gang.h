@@ -66,6 +66,14 @@ bool gang_can_switch(struct sched *sched, uint32_t client);
 bool gang_fits_beside(const struct sched *sched, uint32_t client);
 
 /*
+ * client's gang can switch. asks_first: one that has to go for it may fail, as it did before: it is
+ * asked, and nobody else. awaits_doubt: such a one is on its way, and the gang waits for its
+ * answer.
+ */
+bool gang_asks_first(struct sched *sched, uint32_t client);
+bool gang_awaits_doubt(const struct sched *sched, uint32_t client);
+
+/*
  * Members of client's gang have been chosen, by a switch. Those on one GPU get their memory in any
  * order: the turns that may end for one of them may end for all.
  */
@@ -73,6 +81,9 @@ void gang_share_ends(struct sched *sched, uint32_t client);
 
 /* client is a gang_head(), and its gang waits for nothing but those that came last. */
 bool gang_holds_up(const struct sched *sched, uint32_t client);
+
+/* After a look at gpu: the gang that is next there may hold others up no more, or again. */
+void gang_update_jammed(struct sched *sched, uint32_t gpu);
 
 /* client is the head of its GPU no more: others may pass its gang elsewhere. */
 void gang_passed(struct sched *sched, uint32_t client);

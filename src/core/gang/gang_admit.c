@@ -305,13 +305,48 @@ bool gang_fits_beside(const struct sched *sched, uint32_t client)
 	return true;
 }
 
+/* Those who run there cannot be stopped for now, and nobody is on the way. */
+static bool head_is_jammed(const struct sched *sched, uint32_t gpu)
+{
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t bytes;
+	uint32_t n;
+
+	if (g->head == SCHED_NONE || !gang_is_bound(sched, g->head) ||
+	    !gang_member_waits(&sched->clients[g->head]) || g->coming.n > 0)
+		return false;
+	bytes = gang_added_before(sched, g->head, &n);
+	return !fit_by_switch_more(sched, g->head, bytes, n);
+}
+
+void gang_update_jammed(struct sched *sched, uint32_t gpu)
+{
+	struct sched_gpu *g = &sched->gpus[gpu];
+	bool is_jammed = head_is_jammed(sched, gpu);
+
+	if (g->is_jammed == is_jammed)
+		return;
+	g->is_jammed = is_jammed;
+	if (g->head != SCHED_NONE && gang_is_bound(sched, g->head))
+		gang_look_at_gpus(sched, sched->clients[g->head].gang);
+}
+
 bool gang_holds_up(const struct sched *sched, uint32_t client)
 {
-	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
+	uint32_t gang = sched->clients[client].gang, gpu = sched->clients[client].gpu;
+
+	GANG_FOR_EACH(sched, gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];
+		const struct sched_gpu *g = &sched->gpus[c->gpu];
 
-		if (gang_member_waits(c) && c->due_ns > sched->now_ns)
+		if (!gang_member_waits(c))
+			continue;
+		if (c->due_ns > sched->now_ns)
+			return false;
+		/* This GPU would stand empty as long as nobody can be stopped on that one. */
+		if (c->gpu != gpu && g->is_jammed && g->head != SCHED_NONE &&
+		    sched->clients[g->head].gang == gang)
 			return false;
 	}
 	return true;
