@@ -578,6 +578,38 @@ static void its_own_host_memory_is_not_that_of_others(void)
 	}
 }
 
+static uint64_t coming; /* atomic; bytes, during an eviction */
+
+static bool note_coming(CUdevice dev, uint64_t bytes)
+{
+	(void)dev;
+	(void)bytes;
+	__atomic_store_n(&coming, hostmem_available_soon(0) - hostmem_available(0),
+			 __ATOMIC_SEQ_CST);
+	return false;
+}
+
+/* What another connection of the process has is there already. */
+static void its_own_host_memory_does_not_come(void)
+{
+	struct nvshare_drop_lock drop = {.grant = 1,
+					 .bytes = 60 * MIB,
+					 .epoch = 6,
+					 .host_others = 120 * MIB,
+					 .host_coming = 40 * MIB + 15 * MIB};
+	struct gpus g;
+
+	check(setenv("NVSHARE_HOST_MEMORY_LIMIT", "400MiB", 1) == 0);
+	begin_on_both(&g);
+	fake_set(host, 160 * MIB);
+	fake_drop(g.fd[1], 2, 60 * MIB, 4);
+	check(expect_released(g.fd[1]).mem.host == 100 * MIB);
+	fake_driver.on_first = note_coming;
+	fake_send(g.fd[0], NVSHARE_MSG_DROP_LOCK, &drop);
+	check(expect_released(g.fd[0]).outcome == NVSHARE_OUTCOME_SUCCESS);
+	check(__atomic_load_n(&coming, __ATOMIC_SEQ_CST) == 15 * MIB);
+}
+
 /* ---- without a scheduler ------------------------------------------------------------------ */
 
 static size_t room[2]; /* atomic; free bytes, by device */
@@ -867,6 +899,7 @@ int main(void)
 		child_test(nothing_is_copied_ahead_while_the_process_works),
 		child_test(host_memory_is_told_in_parts),
 		child_test(its_own_host_memory_is_not_that_of_others),
+		child_test(its_own_host_memory_does_not_come),
 		child_test(a_gpu_without_a_context_leaves_host_memory_alone),
 		child_test(an_orphan_comes_in_on_both_or_on_none),
 		child_test(an_orphan_that_has_no_room_on_one_leaves_the_other),

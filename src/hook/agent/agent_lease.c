@@ -75,15 +75,21 @@ static uint64_t link_host_bytes(const struct agent_link *link)
 	return !first || first == link ? left : 0;
 }
 
-uint64_t agent_lease_host_told(const struct agent_link *except)
+struct agent_host agent_lease_host_told(const struct agent_link *except)
 {
-	uint64_t bytes = 0;
+	struct agent_host told = {0};
 
 	agent_for_each_link (l) {
-		if (l != except && l->fd >= 0)
-			bytes += l->reported.host;
+		const struct nvshare_mem *mem = &l->reported;
+
+		if (l == except || l->fd < 0)
+			continue;
+		told.bytes += mem->host;
+		if (backend_of(l->dev) != NVSHARE_BACKEND_MANAGED)
+			told.unused += mem->host - u64_min(mem->host, mem->swapped);
+		told.lacked += mem->host_wanted;
 	}
-	return bytes;
+	return told;
 }
 
 void agent_lease_memory(CUdevice dev, struct nvshare_mem *ret_mem)

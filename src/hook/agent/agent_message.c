@@ -45,7 +45,7 @@ static uint64_t link_possible_budget(const struct agent_link *link, uint64_t bud
  */
 static void host_take_others(const struct agent_link *link, uint64_t others)
 {
-	uint64_t own = agent_lease_host_told(link);
+	uint64_t own = agent_lease_host_told(link).bytes;
 
 	others -= u64_min(own, others);
 	hostmem_set_others(u64_min(others, MESSAGE_BYTES_MAX));
@@ -174,8 +174,10 @@ static void message_gpu_state(const struct agent_link *link, const struct nvshar
 static void message_host_memory(const struct agent_link *link,
 				const struct nvshare_host_memory *body)
 {
+	uint64_t own = agent_lease_host_told(link).lacked;
+
 	host_take_others(link, body->others);
-	agent_spares_wanted(body->wanted);
+	agent_spares_wanted(body->wanted - u64_min(own, body->wanted));
 	hook_debug("others have %llu bytes of host memory, and lack %llu",
 		   (unsigned long long)body->others, (unsigned long long)body->wanted);
 }
@@ -183,6 +185,8 @@ static void message_host_memory(const struct agent_link *link,
 static void message_drop_lock(struct agent_link *link, const struct nvshare_drop_lock *body,
 			      struct lease_event *ret_event)
 {
+	uint64_t own = agent_lease_host_told(link).unused;
+
 	*ret_event = (struct lease_event){
 		.type = LEASE_EVENT_DROP,
 		.grant = body->grant,
@@ -192,6 +196,7 @@ static void message_drop_lock(struct agent_link *link, const struct nvshare_drop
 	host_take_others(link, body->host_others);
 	link->host_coming =
 		u64_min(body->host_coming, u64_min(body->host_others, MESSAGE_BYTES_MAX));
+	link->host_coming -= u64_min(own, link->host_coming);
 	agent_moves_sync_coming();
 	link->pager_context_max = body->pager_context_max;
 	link->charge = body->charge;

@@ -99,10 +99,15 @@ void agent_absence_miss(struct agent_link *link);
 void agent_absence_settle(struct agent_link *link);
 
 /*
- * agent_lease.c. host_told: bytes of host memory by the last reports of all connections but except
- * (NULL: of all). The process has one pool for all of its GPUs, and each connection tells a part.
+ * agent_lease.c. host_told: host memory by the last reports of all connections but except (NULL: of
+ * all). The process has one pool for all of its GPUs, and each connection tells a part.
  */
-uint64_t agent_lease_host_told(const struct agent_link *except);
+struct agent_host {
+	uint64_t bytes;
+	uint64_t unused; /* of these, without evicted memory in them */
+	uint64_t lacked;
+};
+struct agent_host agent_lease_host_told(const struct agent_link *except);
 bool agent_lease_is_out(CUdevice dev); /* memory is, and only a restore brings it back */
 void agent_lease_step(struct agent_link *link, const struct lease_event *event);
 void agent_lease_want(struct agent_link *link); /* tells the lease if a thread waits */

@@ -170,7 +170,7 @@ static bool host_add_one(const struct agent_link *link)
  */
 void agent_spares_wanted(uint64_t bytes)
 {
-	uint64_t host = agent_lease_host_told(NULL);
+	uint64_t host = agent_lease_host_told(NULL).bytes;
 
 	if (bytes == spares.host_wanted)
 		return;
