@@ -251,6 +251,37 @@ static void memory_is_freed_when_its_hung_copy_has_ended(void **state)
 	}
 }
 
+static unsigned int n_releases;
+
+static bool count_release(CUdevice dev)
+{
+	(void)dev;
+	n_releases++;
+	return false;
+}
+
+/* It would wait for the copy, and the agent alone finds that it has ended. */
+static void pools_give_nothing_back_while_a_copy_hangs(void **state)
+{
+	static const struct pager_pools counting = {.release = count_release};
+	const struct pager_pools *before = pager_pools();
+	CUdeviceptr ptr;
+
+	(void)state;
+	assert_int_equal(allocate(big_size(1), &ptr), CUDA_SUCCESS);
+	hang_in_another_context();
+	pager_set_pools(&counting);
+	n_releases = 0;
+	pager_prepare(0, MIB, false);
+	assert_int_equal(n_releases, 0);
+	fake.is_hung = false;
+	assert_int_equal(pager_mover_tick(0), CLOCK_NEVER);
+	pager_prepare(0, MIB, false);
+	assert_int_equal(n_releases, 1);
+	pager_set_pools(before);
+	(void)free_it(&ptr);
+}
+
 static CUresult unmap_nothing(CUdeviceptr ptr, size_t size)
 {
 	(void)ptr;
@@ -433,6 +464,7 @@ int main(void)
 		FAULT_TEST(a_restore_that_fails_anywhere_goes_on_later),
 		FAULT_TEST(a_copy_that_does_not_end_keeps_what_it_works_on),
 		FAULT_TEST(memory_is_freed_when_its_hung_copy_has_ended),
+		FAULT_TEST(pools_give_nothing_back_while_a_copy_hangs),
 		FAULT_TEST(what_can_not_be_unmapped_again_counts_as_on_the_card),
 		FAULT_TEST(an_allocation_that_fails_anywhere_leaves_nothing),
 		FAULT_TEST(a_probe_needs_host_memory_only_for_copies),

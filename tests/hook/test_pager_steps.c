@@ -232,6 +232,37 @@ static void a_free_that_was_put_off_waits_for_all_moves(void **state)
 /* ---- host memory ------------------------------------------------------------------ */
 
 /* The first one has claimed it when the second begins, though it has taken none yet. */
+static unsigned int n_releases;
+
+static bool count_release(CUdevice dev)
+{
+	(void)dev;
+	n_releases++;
+	return false;
+}
+
+/* It frees memory of any GPU, and would wait for a chunk that this thread moves. */
+static void pools_give_nothing_back_beside_another_move(void **state)
+{
+	static const struct pager_pools counting = {.release = count_release};
+	const struct pager_pools *before = pager_pools();
+	struct pager_move moved;
+	struct moves m;
+
+	(void)state;
+	make_all();
+	pager_set_pools(&counting);
+	m = evict_both();
+	run(&m);
+	assert_int_equal(n_releases, 0);
+	restore_both();
+	assert_int_equal(pager_evict(0, UINT64_MAX, false, &moved), NVSHARE_OUTCOME_SUCCESS);
+	assert_int_equal(n_releases, 1);
+	pager_set_pools(before);
+	restore_both();
+	release_all();
+}
+
 static void host_memory_is_not_counted_twice(void **state)
 {
 	struct moves m;
@@ -315,6 +346,7 @@ int main(void)
 		STEPS_TEST(one_that_fails_leaves_the_other),
 		STEPS_TEST(one_that_hangs_leaves_the_other),
 		STEPS_TEST(a_free_that_was_put_off_waits_for_all_moves),
+		STEPS_TEST(pools_give_nothing_back_beside_another_move),
 		STEPS_TEST(host_memory_is_not_counted_twice),
 		STEPS_TEST(both_wait_for_host_memory),
 	};

@@ -583,10 +583,10 @@ uint64_t pager_evict_step(struct pager_moving *move)
 	 * Without running work nothing has to wait, and no dead bytes move. Frozen work waits. A
 	 * free on another GPU would wait for a chunk that this thread moves.
 	 */
-	if (!move->is_frozen && pager.n_moves == 1)
+	if (!move->is_frozen && pager.n_moves == 1) {
 		pager_flush_frees();
-	if (!move->is_frozen)
-		(void)pager_pools()->release(dev);
+		(void)pager_pools()->release(dev); /* it frees memory of any GPU */
+	}
 	if (!pager_device(dev)) {
 		move->outcome = NVSHARE_OUTCOME_UNSUPPORTED;
 		return eviction_end(move);

@@ -95,8 +95,12 @@ void pager_prepare(CUdevice dev, uint64_t bytes, bool is_urgent)
 {
 	bool pushed;
 
-	(void)pager_pools()->release(
-		dev); /* a client waits, and memory that nobody uses need not move */
+	/*
+	 * A client waits, and memory that nobody uses need not move. A free would wait for a copy
+	 * that hangs, which this thread alone finds to have ended.
+	 */
+	if (!pager_mover_is_any_hung())
+		(void)pager_pools()->release(dev);
 	if (!host_is_taken(dev) || !host_enter_any(dev, &pushed))
 		return;
 	if (bytes)
