@@ -11,6 +11,7 @@
 #include "lib/virtual_clock.h"
 #include "util/clock.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,6 +26,7 @@
 #define N_CHUNKS 3
 #define BASE     ((CUdeviceptr)0x7000000000)
 #define CTX      ((CUcontext)0x1000)
+#define OTHER    ((CUcontext)0x2000)
 #define HANDLE   7
 
 /* ---- the scheduler ------------------------------------------------------------------- */
@@ -113,9 +115,11 @@ static bool is_due(unsigned int *fails)
 	return *fails && --*fails == 0;
 }
 
+static _Thread_local CUcontext current = CTX;
+
 static CUresult get_current(CUcontext *ret)
 {
-	*ret = CTX;
+	*ret = current;
 	return CUDA_SUCCESS;
 }
 
@@ -377,6 +381,37 @@ static void a_first_open_of_an_unknown_ticket_fails_at_once(void **state)
 	(void)state;
 }
 
+static void *open_in_another_context(void *res)
+{
+	CUdeviceptr ptr;
+
+	current = OTHER;
+	*(CUresult *)res = opened_open(&handle, &ptr);
+	return NULL;
+}
+
+/* It stands there as long as the memory is away, which its owner would not get then. */
+static void a_thread_at_the_gate_keeps_no_memory_on_the_card(void **state)
+{
+	CUresult res = CUDA_SUCCESS;
+	pthread_t thread;
+
+	(void)state;
+	gate_set(GATE_CLOSED);
+	assert_int_equal(pthread_create(&thread, NULL, open_in_another_context, &res), 0);
+	while (!gate_wanted())
+		clock_nap(CLOCK_NS_PER_MS);
+	park();
+	assert_int_equal(n_mapped(), 0);
+	assert_int_equal(scheduler.n_parked, 1);
+	assert_true(opened_return(0));
+	scheduler.reason = TICKET_UNKNOWN;
+	gate_set(GATE_OPEN);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(res, CUDA_ERROR_INVALID_VALUE);
+	assert_true(is_there());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +426,8 @@ int main(void)
 						begin, end),
 		cmocka_unit_test_setup_teardown(a_scheduler_without_room_is_asked_again, begin,
 						end),
+		cmocka_unit_test_setup_teardown(a_thread_at_the_gate_keeps_no_memory_on_the_card,
+						begin, end),
 		cmocka_unit_test_setup_teardown(a_first_open_of_an_unknown_ticket_fails_at_once,
 						begin, end),
 	};

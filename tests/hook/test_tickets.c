@@ -36,6 +36,7 @@ static struct {
 	size_t n_exports; /* that work; then the process has no more descriptors */
 	unsigned int n_pinned_for_good;
 	bool is_pinned;
+	CUdeviceptr freed; /* an allocation that the pager does not know any more */
 } memory;
 
 static const struct pager_shared shared = {
@@ -77,8 +78,8 @@ void pager_share_pin(const struct pager_shared *which)
 
 void pager_share_unpin(const struct pager_shared *which)
 {
-	(void)which;
-	memory.is_pinned = false;
+	if (which->base != memory.freed)
+		memory.is_pinned = false;
 }
 
 void pager_share_pin_for_good(const struct pager_shared *which)
@@ -227,7 +228,7 @@ static void restore(void)
 	tickets_return();
 }
 
-/* Numbers of tickets: all bytes are 1, then 2, and so on. */
+/* Numbers of tickets: all bytes are 3, then 5, and so on. No ticket begins with an even byte. */
 static struct {
 	uint8_t last;
 	bool is_agent_between; /* it looks while a thread has no ticket in the book yet */
@@ -235,7 +236,8 @@ static struct {
 
 bool random_fill(void *p, size_t n)
 {
-	memset(p, ++numbers.last, n);
+	numbers.last = (uint8_t)(numbers.last + 2) | 1;
+	memset(p, numbers.last, n);
 	if (numbers.is_agent_between)
 		(void)tickets_tick(now_ns);
 	return true;
@@ -375,7 +377,9 @@ static void a_first_handle_that_fails_leaves_nothing(void **state)
 	assert_int_equal(tickets_make(BASE, &handle), CUDA_ERROR_NOT_SUPPORTED);
 	assert_int_equal(scheduler.n_withdrawn, 2);
 	assert_false(scheduler.has_ticket);
+	assert_true(memory.is_pinned);
 	assert_int_equal(tickets_tick(now_ns), NEVER);
+	assert_false(memory.is_pinned); /* nobody has it */
 }
 
 static void memory_that_is_freed_while_it_is_owed_is_withdrawn(void **state)
@@ -405,8 +409,27 @@ static void memory_of_a_ticket_in_the_making_stays_pinned(void **state)
 	(void)tick_after(CLOCK_NS_PER_SEC);
 	assert_true(memory.is_pinned);
 	tickets_freed(SECOND);
+	memory.freed = SECOND;
 	(void)tick_after(CLOCK_NS_PER_SEC);
+	assert_false(memory.is_pinned);
 	scheduler.has_ticket = true; /* the first one: it knows one of them only */
+}
+
+/* The owner would come in for nothing, once its memory is out again. */
+static void a_word_that_crosses_the_return_calls_for_nothing(void **state)
+{
+	struct nvshare_ticket_word word = {.word = NVSHARE_TICKET_WANTED};
+
+	(void)state;
+	memset(word.ticket, numbers.last, sizeof(word.ticket));
+	evict();
+	tickets_hear(&word);
+	assert_true(tickets_are_wanted());
+	restore();
+	tickets_hear(&word);
+	evict();
+	assert_false(tickets_are_wanted());
+	restore();
 }
 
 static void memory_that_may_move_is_not_pinned(void **state)
@@ -425,6 +448,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(memory_of_a_ticket_in_the_making_stays_pinned,
+						begin, end),
+		cmocka_unit_test_setup_teardown(a_word_that_crosses_the_return_calls_for_nothing,
 						begin, end),
 		cmocka_unit_test_setup_teardown(memory_that_may_move_is_not_pinned, begin, end),
 		cmocka_unit_test_setup_teardown(memory_that_came_back_is_left_later, begin, end),

@@ -215,6 +215,13 @@ CUresult opened_ask_all(struct opened *o, enum opened_wait *ret_wait)
 	return res;
 }
 
+static void opened_set_inside(struct opened *o, bool is_inside)
+{
+	hook_lock(&opened.lock);
+	o->is_inside = is_inside;
+	hook_unlock(&opened.lock);
+}
+
 /*
  * The descriptors are asked for and used within one pass of the gate. So a process that is stopped
  * has none that would keep the memory of an owner on the card.
@@ -227,7 +234,9 @@ static CUresult opened_map(struct opened *o)
 
 	for (;;) {
 		gate_enter();
+		opened_set_inside(o, true);
 		res = opened_ask_all(o, &wait);
+		opened_set_inside(o, false);
 		gate_leave();
 		if (wait == OPENED_WAIT_NOT || wait == OPENED_WAIT_UNKNOWN ||
 		    (wait == OPENED_WAIT_STARTING && clock_now_ns() >= end_ns))

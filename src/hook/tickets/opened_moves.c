@@ -45,7 +45,10 @@ static struct opened *opened_claim_to_park(void)
 	return o;
 }
 
-/* Another one of its ticket is mapped, in another context, or may be in a moment. */
+/*
+ * Another one of its ticket is mapped, in another context, or may be in a moment. A thread at the
+ * closed gate may stay there as long as the memory is away.
+ */
 static bool opened_is_mapped_elsewhere(const struct opened *o)
 {
 	bool is_mapped = false;
@@ -53,7 +56,7 @@ static bool opened_is_mapped_elsewhere(const struct opened *o)
 	hook_lock(&opened.lock);
 	for (const struct opened *other = opened.first; other; other = other->next) {
 		if (other != o && opened_is_of(other, o->ticket))
-			is_mapped = is_mapped || other->is_busy || other->n_mapped;
+			is_mapped = is_mapped || other->is_inside || other->n_mapped;
 	}
 	hook_unlock(&opened.lock);
 	return is_mapped;

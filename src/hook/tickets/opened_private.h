@@ -22,6 +22,7 @@ struct opened {
 	CUcontext ctx;
 	CUdevice dev;
 	bool is_busy;        /* a thread maps, opens to a peer, or unmaps it */
+	bool is_inside;      /* that thread is inside the gate, and may have descriptors */
 	bool is_open;        /* mapped or parked, and has uses */
 	bool is_dead;        /* its context has ended while it was busy */
 	bool is_closing;     /* a thread waits for the work that may use it */

@@ -20,7 +20,9 @@ void tickets_hear(const struct nvshare_ticket_word *word)
 	for (t = tickets.first; t && memcmp(t->id, word->ticket, TICKET_LEN) != 0;)
 		t = t->next;
 	if (t && word->word == NVSHARE_TICKET_WANTED) {
-		t->is_wanted = true;
+		/* One that has crossed the return of the memory would call for it when it is out
+		 * again. */
+		t->is_wanted = t->is_out || t->is_asked;
 	} else if (t) {
 		t->may_move = word->word == NVSHARE_TICKET_MOVES;
 		t->is_settled = false;
@@ -52,75 +54,6 @@ bool tickets_are_used(void)
 		are_used = are_used || (t->may_move && tickets.are_used);
 	hook_unlock(&tickets.lock);
 	return are_used;
-}
-
-static bool ticket_is_in(const struct ticket *t, CUdeviceptr addr, size_t size)
-{
-	return t->shared.addr < addr + size && addr < t->shared.addr + t->shared.size;
-}
-
-/* Lock held. Small allocations lie in one chunk, which stays if one of them has to. */
-static bool ticket_must_stay(const struct ticket *ticket)
-{
-	for (const struct ticket *t = tickets.first; t; t = t->next) {
-		if ((!t->may_move || t->is_kept) &&
-		    ticket_is_in(t, ticket->shared.addr, ticket->shared.size))
-			return true;
-	}
-	return false;
-}
-
-/* Lock held. Its pins are not as they should be, and can be so now. */
-static bool ticket_is_unsettled(const struct ticket *t)
-{
-	return !t->is_settled && !t->is_busy && (!tickets.n_making || ticket_must_stay(t));
-}
-
-/* One whose pins are not as they should be; *ret: what it shares. */
-static bool tickets_claim_unsettled(struct pager_shared *ret, bool *ret_must_stay)
-{
-	struct ticket *t;
-
-	hook_lock(&tickets.lock);
-	for (t = tickets.first; t && !ticket_is_unsettled(t);)
-		t = t->next;
-	if (t) {
-		t->is_settled = true;
-		*ret = t->shared;
-		*ret_must_stay = ticket_must_stay(t);
-		tickets.is_unpinning = !*ret_must_stay;
-	}
-	hook_unlock(&tickets.lock);
-	return t != NULL;
-}
-
-static void tickets_end_unpinning(void)
-{
-	hook_lock(&tickets.lock);
-	tickets.is_unpinning = false;
-	pthread_cond_broadcast(&tickets.changed);
-	hook_unlock(&tickets.lock);
-}
-
-/*
- * Tickets share chunks, and so pins. A thread that makes one rings when it is done, and what was
- * left for its sake is settled then.
- */
-void tickets_settle(void)
-{
-	struct pager_shared shared;
-	bool must_stay;
-
-	if (!__atomic_load_n(&tickets.n, __ATOMIC_ACQUIRE))
-		return;
-	while (tickets_claim_unsettled(&shared, &must_stay)) {
-		if (must_stay) {
-			pager_share_pin(&shared);
-		} else {
-			pager_share_unpin(&shared);
-			tickets_end_unpinning();
-		}
-	}
 }
 
 /*

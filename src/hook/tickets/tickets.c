@@ -110,19 +110,26 @@ static enum leave_result leave_some(const struct ticket *ticket, size_t first, s
 
 /*
  * Also if the scheduler does not know it, or has a part of it. Where others have it open, what lies
- * in the same chunk must stay on the card with it.
+ * in the same chunk must stay on the card with it. Takes ticket, which is out of the book.
  */
-static void ticket_withdraw(const struct ticket *ticket)
+static void ticket_withdraw(struct ticket *ticket)
 {
 	struct ticket_packet packet, answer;
 	struct pass_many pass;
+	bool is_told = false;
 
 	/* A pair that has ended has taken its tickets along. */
-	if (!ticket_link_is_up())
-		return;
-	ticket_packet_init(&packet, TICKET_WITHDRAW, ticket->id);
-	if (!ticket_link_ask(&packet, NULL, &answer, &pass, NULL) && answer.type == TICKET_NONE)
+	if (ticket_link_is_up()) {
+		ticket_packet_init(&packet, TICKET_WITHDRAW, ticket->id);
+		is_told = !ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
+	}
+	if (is_told && answer.type == TICKET_NONE)
 		pager_share_pin_for_good(&ticket->shared);
+	else if (is_told || !ticket->is_given) {
+		ticket_end_pins(ticket);
+		return;
+	}
+	free(ticket);
 }
 
 /* A scheduler that has restarted hears of a ticket whose bytes are out. An older one cannot. */
@@ -291,10 +298,8 @@ void ticket_put(struct ticket *ticket, bool keeps)
 		ticket_unlink(ticket);
 	pthread_cond_broadcast(&tickets.changed);
 	hook_unlock(&tickets.lock);
-	if (is_gone) {
+	if (is_gone)
 		ticket_withdraw(ticket);
-		free(ticket);
-	}
 }
 
 /*
@@ -450,7 +455,6 @@ static void tickets_end(struct ticket *list)
 	for (; list; list = next) {
 		next = list->next;
 		ticket_withdraw(list);
-		free(list);
 	}
 }
 
@@ -545,7 +549,7 @@ void tickets_after_fork_child(void)
 {
 	hook_mutex_renew(&tickets.lock, HOOK_LOCK_TICKETS);
 	(void)pthread_cond_init(&tickets.changed, NULL);
-	tickets.first = NULL;
+	tickets.first = tickets.ended = NULL;
 	tickets.n = 0;
 	tickets.n_making = 0;
 	tickets.is_unpinning = false;

@@ -40,9 +40,10 @@ struct tickets {
 	struct hook_mutex lock;
 	pthread_cond_t changed; /* a ticket is not busy any more */
 	struct ticket *first;
-	unsigned int n; /* atomic: most programs have none, and frees look here alone */
-	bool has_words; /* atomic: tickets_have_words() */
-	bool are_used;  /* by the scheduler's last word */
+	struct ticket *ended; /* atomic; the agent takes their pins back */
+	unsigned int n;       /* atomic: most programs have none, and frees look here alone */
+	bool has_words;       /* atomic: tickets_have_words() */
+	bool are_used;        /* by the scheduler's last word */
 	/* A thread that makes a ticket pins its memory before the ticket is here to tell of it. */
 	unsigned int n_making;
 	bool is_unpinning; /* the agent does, and no thread pins */
@@ -73,7 +74,11 @@ bool ticket_is_left(const struct ticket *ticket);
 /* Ends the caller's work on a ticket. One that the program has freed meanwhile is gone then. */
 void ticket_put(struct ticket *ticket, bool keeps);
 
-/* ticket_moves.c. The agent's thread, when it moves no memory: pins, and lets memory move again. */
+/* It shares memory in size bytes at addr. */
+bool ticket_is_in(const struct ticket *ticket, CUdeviceptr addr, size_t size);
+/* ticket is out of the book, and nobody has its memory open, or can. Takes it. Any thread. */
+void ticket_end_pins(struct ticket *ticket);
+/* The agent's thread, when it moves no memory: pins, and lets memory move again. */
 void tickets_settle(void);
 /* The same thread and time: tries again to leave what is owed. */
 void tickets_return_owed(void);
