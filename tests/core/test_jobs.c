@@ -67,6 +67,7 @@ static void every_event_has_its_effect_in_every_state(void **state)
 		/* of a slot that is free, the card has a place */
 		{JOBS_EVENT_SUBMIT, 0, {ST, -1, -1, -1, -1, -1, -1, -1}},
 		{JOBS_EVENT_ADOPT, 0, {ST, -1, -1, -1, -1, -1, -1, -1}},
+		{JOBS_EVENT_TRIED, 0, {-2, Q, -3, -3, -3, -3, -3, -3}},
 		{JOBS_EVENT_CANCEL, 0, {-2, D, D, SP, SP, SP, K, D}},
 		{JOBS_EVENT_PROGRAMS, 0, {-2, -3, -3, RU, RU, SP, K, -3}},
 		{JOBS_EVENT_ENDED, JOBS_END_SUCCESS, {-2, -3, -3, D, D, D, D, -3}},

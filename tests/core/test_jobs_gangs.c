@@ -439,6 +439,31 @@ static void retries_end_when_their_gang_is_over(void **state)
 	}
 }
 
+/* The others have ended, before or after the restart. */
+static void a_retry_ends_with_its_gang_after_a_restart(void **state)
+{
+	struct jobs_event event;
+
+	(void)state;
+	for (uint32_t n = 1; n <= 2; n++) {
+		job_rig_init(&rig, 1, 1);
+		victim(10);
+		for (uint32_t job = 0; job < n; job++) {
+			event = job_rig_job(&rig, job, 10);
+			event.is_restored = true;
+			event.request.gang = 1;
+			event.request.gang_size = 2;
+			assert_int_equal(job_rig_step(&rig, event), 0);
+		}
+		event = (struct jobs_event){.type = JOBS_EVENT_TRIED};
+		assert_int_equal(job_rig_step(&rig, event), 0);
+		job_rig_at(&rig, rig.now + 1);
+		assert_int_equal(jobs_state(&rig.jobs, 0), n == 1 ? JOBS_DONE : JOBS_QUEUED);
+	}
+	event.job = 10; /* it runs */
+	assert_int_equal(job_rig_step(&rig, event), JOBS_E_STATE);
+}
+
 /* It is queued again while another one runs, and that one ends. */
 static void a_retry_that_waits_ends_with_its_gang(void **state)
 {
@@ -599,6 +624,7 @@ int main(void)
 		cmocka_unit_test(stuck_gangs_hide_neither_jobs_nor_one_anothers_owner),
 		cmocka_unit_test(a_retry_comes_back_too),
 		cmocka_unit_test(retries_end_when_their_gang_is_over),
+		cmocka_unit_test(a_retry_ends_with_its_gang_after_a_restart),
 		cmocka_unit_test(a_retry_that_waits_ends_with_its_gang),
 		cmocka_unit_test(a_gang_that_can_never_start_is_refused),
 		cmocka_unit_test(a_round_that_can_never_start_is_refused_while_the_gang_runs),

@@ -189,6 +189,7 @@ static void a_gang_is_kept_over_a_retry(void **state)
 	assert_int_equal(replay.jobs[0].gang.size, 2);
 	assert_string_equal(replay.jobs[0].gang.name, "g");
 	assert_false(replay.jobs[0].is_started);
+	assert_true(replay.jobs[0].was_started && !replay.jobs[1].was_started);
 	assert_int_equal(replay.jobs[1].gang.size, 0);
 	assert_int_equal(replay.jobs[2].gang.size, 2);
 	job_replay_deinit(&replay);

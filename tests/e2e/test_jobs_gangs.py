@@ -130,6 +130,57 @@ def test_a_member_that_starts_again_joins_those_that_run(node):  # noqa: F811
     assert node.job(stays)["state"] == "running"
 
 
+def test_a_retry_that_is_over_ends_after_a_restart(node):  # noqa: F811
+    """It would wait for others that have no reason to come."""
+    node.scheduler_env["NVSHARE_JOB_RETRY_SEC"] = "3600"
+    degree(node, 3)
+    gang = ["--memory", "1M", "--gang", "a", "--gang-size", "3"]
+    hold = f"while [ ! -e {node.flag('enough')} ]; do sleep 0.02; done"
+    fails = node.run(*gang, "--retries", "1", "--", "false")
+    others = [node.run(*gang, "--", "sh", "-c", hold) for _ in range(2)]
+    until("it is to be tried again", lambda: (node.job(fails) or {}).get("retries_left") == 0
+          and node.job(fails)["state"] == "waiting")
+    node.scheduler_env["NVSHARE_SHARING_DEGREE"] = "2"
+    for _ in range(2):  # the second time from the journal that was written anew
+        restart(node)
+        until("the others are back", lambda: [node.job(other)["state"] for other in others] == ["running"] * 2)
+        assert node.job(fails)["state"] == "waiting"
+    node.flag("enough").touch()
+    for other in others:
+        other.expect(0)
+    assert fails.wait() != 0
+    node.expect_no_jobs()
+
+
+def two_of_a_gang(node, *options):
+    """A program that waits for the other member, and that one, which has no GPU and ends with the flag."""
+    gang = ["--memory", "8M", "--gang", "a", "--gang-size", "2"]
+    app = node.build / "tests" / "apps" / "oversub"
+    hold = f"while [ ! -e {node.flag('enough')} ]; do sleep 0.02; done; exit 1"
+    first = node.run(*gang, *options, "--", app, "--size", "4MiB", "--passes", 1)
+    return first, node.run(*gang, "--", "sh", "-c", hold)
+
+
+def test_a_program_does_not_wait_for_a_member_whose_job_has_ended(node):  # noqa: F811
+    degree(node, 2)
+    first, other = two_of_a_gang(node)
+    until("it waits", lambda: [c["wait_reason"] for c in node.status()["clients"]] == ["gang"])
+    assert "waits until there are 2" in node.ctl("status").stdout
+    node.flag("enough").touch()
+    assert other.wait() == 1
+    first.expect_verified()
+    node.expect_no_jobs()
+
+
+def test_the_time_limit_counts_while_members_lack(node):  # noqa: F811
+    degree(node, 2)
+    first, other = two_of_a_gang(node, "--time-limit", "1")
+    assert "its time limit is over" in first.expect(124)
+    node.flag("enough").touch()
+    assert other.wait() == 1
+    node.expect_no_jobs()
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not writable_hierarchy(),
                     reason="needs root, and control groups that root may make")
 @pytest.mark.parametrize("is_told", [True, False])

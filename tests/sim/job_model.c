@@ -826,6 +826,9 @@ static void job_event(struct job_model *model, const struct jobs_event *event,
 	case JOBS_EVENT_ADOPT:
 		job_submit(model, event);
 		break;
+	case JOBS_EVENT_TRIED:
+		model->jobs[event->job].n_starts++;
+		break;
 	case JOBS_EVENT_CANCEL:
 		job_cancel(model, event->job, actions, n);
 		break;

@@ -381,6 +381,10 @@ static void sim_restart(void)
 			assert(n_resting-- > 0); /* it is queued at once */
 	}
 	assert(n_queued == n);
+	for (uint32_t i = 0; i < sim.n_slots; i++) {
+		if (sim.programs[i].is_open && was[i].gpu == JOBS_NONE && was[i].n_starts)
+			sim_must((struct jobs_event){.type = JOBS_EVENT_TRIED, .job = i});
+	}
 	for (uint32_t gpu = 0; gpu < sim.n_gpus; gpu++)
 		sim_tell_gpu(gpu, false);
 }

@@ -189,6 +189,14 @@ static int jobs_on_submit(struct jobs *jobs, const struct jobs_event *event)
 	return 0;
 }
 
+static int jobs_on_tried(struct jobs *jobs, uint32_t job)
+{
+	if (jobs->slots[job].state != JOBS_QUEUED)
+		return JOBS_E_STATE;
+	jobs->slots[job].n_starts++;
+	return 0;
+}
+
 static int jobs_on_cancel(struct jobs *jobs, uint32_t job, struct jobs_actions *actions)
 {
 	switch (jobs->slots[job].state) {
@@ -326,6 +334,9 @@ static int jobs_on_job_event(struct jobs *jobs, const struct jobs_event *event,
 	case JOBS_EVENT_ADOPT:
 		r = jobs_on_submit(jobs, event);
 		break;
+	case JOBS_EVENT_TRIED:
+		r = jobs_on_tried(jobs, event->job);
+		break;
 	case JOBS_EVENT_CANCEL:
 		r = jobs_on_cancel(jobs, event->job, actions);
 		break;
@@ -365,6 +376,7 @@ static int jobs_on_event(struct jobs *jobs, const struct jobs_event *event,
 		return jobs_on_gpu(jobs, event);
 	case JOBS_EVENT_SUBMIT:
 	case JOBS_EVENT_ADOPT:
+	case JOBS_EVENT_TRIED:
 	case JOBS_EVENT_CANCEL:
 	case JOBS_EVENT_PROGRAMS:
 	case JOBS_EVENT_ENDED:

@@ -112,6 +112,9 @@ enum jobs_event_type {
 			      * n_retries, is_restored */
 	JOBS_EVENT_ADOPT,    /* the same and gpu, counted_ns: a job that was started before the
 			      * scheduler restarted. It is STARTED, and reserves anew */
+	JOBS_EVENT_TRIED,    /* job: QUEUED, and started before the scheduler restarted, in vain.
+			      * Behind    the jobs of that time, since a gang with too few of them is over
+			      */
 	JOBS_EVENT_CANCEL,   /* job: in any state; a job that has ended stays as it is */
 	JOBS_EVENT_PROGRAMS, /* job, n_programs, footprint, is_stopped: changed. Not before START */
 	JOBS_EVENT_ENDED,    /* job, end (SUCCESS, FAILED, OOM, LOST), need: from any state before
@@ -252,6 +255,8 @@ void jobs_status(const struct jobs *jobs, uint32_t job, uint64_t now_ns, struct 
 
 /* Of the gang of job: the members that are not over, and those of them that have a GPU. */
 void jobs_members(const struct jobs *jobs, uint32_t job, uint32_t *ret_n, uint32_t *ret_n_on);
+/* Of the gang of job, which runs: those that have a GPU, and those that come back to them. */
+uint32_t jobs_gang_together(const struct jobs *jobs, uint32_t job);
 
 /*
  * The queued jobs by priority and id, without regard to owners: the slot of the one at index, from

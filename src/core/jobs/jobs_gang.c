@@ -92,6 +92,13 @@ static uint32_t gang_n_back(const struct gang_count *c)
 	return is_short ? (uint32_t)u64_min(c->size - c->n_on, c->n_queued) : 0;
 }
 
+uint32_t jobs_gang_together(const struct jobs *jobs, uint32_t job)
+{
+	struct gang_count c = gang_count_of(jobs, job);
+
+	return c.n_on + gang_n_back(&c);
+}
+
 /*
  * A retry only takes its own seat again. Newcomers might be as many as their user likes, and much
  * larger than those before them, so the whole queue lets only gang_size of them pass.

@@ -132,6 +132,10 @@ void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end
 	struct peer *peer;
 
 	ends_leave_gpu(server, entry);
+	if (entry->gang.size) {
+		server->jobs.has_gang_shrunk = true;
+		job_queue_touch(server);
+	}
 	entry->end = ends_of(entry, end, was_started);
 	server->jobs.counts.n_ended[entry->end]++;
 	server->jobs.counts.n_failed +=

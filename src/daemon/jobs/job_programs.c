@@ -113,6 +113,9 @@ static bool program_is_stopped(const struct server *server, const struct peer *p
 
 	switch (sched_client_state(&server->sched, peer->slot)) {
 	case SCHED_CLIENT_WAITING:
+		/* Others keep it off the GPU, unless it waits for members that need not come. */
+		sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
+		return status.why != SCHED_WAIT_GANG || status.gang_gpu != SCHED_NONE;
 	case SCHED_CLIENT_INCOMING:
 		return true;
 	case SCHED_CLIENT_RUNNING:
@@ -140,10 +143,29 @@ static bool programs_are_stopped(const struct server *server, const struct job_e
 	return entry->programs != NULL;
 }
 
+/* Members of a gang wait for each other, but not for those whose job has ended. */
+static void programs_look_at_gangs(struct server *server)
+{
+	struct job_entry *entry;
+	struct peer *peer;
+
+	if (!server->jobs.has_gang_shrunk)
+		return;
+	server->jobs.has_gang_shrunk = false;
+	DL_FOREACH (server->jobs.started, entry) {
+		DL_FOREACH2(entry->programs, peer, program_next)
+		{
+			if (entry->gang.size)
+				gangs_look(server, peer);
+		}
+	}
+}
+
 void job_programs_look(struct server *server)
 {
 	struct job_entry *entry, *next;
 
+	programs_look_at_gangs(server);
 	DL_FOREACH_SAFE (server->jobs.started, entry, next) {
 		bool is_stopped = programs_are_stopped(server, entry);
 		struct jobs_event event = {

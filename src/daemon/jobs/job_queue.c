@@ -229,7 +229,12 @@ void job_queue_record(struct server *server, const struct job_entry *entry,
 
 static void queue_record_whole(struct server *server, const struct job_entry *entry)
 {
+	struct jobs_status status;
+
 	job_queue_record(server, entry, JOB_RECORD_SUBMIT);
+	jobs_status(&server->jobs.core, job_queue_slot(server, entry), server->now_ns, &status);
+	if (status.n_starts > entry->is_started)
+		job_queue_record(server, entry, JOB_RECORD_RETRY);
 	if (entry->is_started) {
 		job_queue_record(server, entry, JOB_RECORD_START);
 		job_queue_record(server, entry, JOB_RECORD_COUNTED);

@@ -177,7 +177,8 @@ static int replay_change(struct job_replay *replay, const struct job_record *rec
 		memcpy(job->gpu, record->start.gpu, sizeof(job->gpu));
 		return 0;
 	case JOB_RECORD_RETRY:
-		*job = (struct job_replay_job){.place = record->place, .gang = job->gang};
+		*job = (struct job_replay_job){
+			.place = record->place, .gang = job->gang, .was_started = true};
 		return 0;
 	case JOB_RECORD_COUNTED:
 		job->counted_ns = record->number.ns;

@@ -110,6 +110,7 @@ struct job_replay_job {
 	struct job_record_place place;
 	struct nvshare_gang gang; /* size 0: none */
 	bool is_started;
+	bool was_started; /* it has failed since, and is tried again */
 	bool is_cancelled;
 	char gpu[NVSHARE_UUID_LEN];
 	uint64_t counted_ns;

@@ -104,6 +104,15 @@ static void restore_one(struct server *server, const struct job_replay_job *job)
 	}
 }
 
+/* All are there again, so it shows which gangs are over. */
+static void restore_tried(struct server *server, const struct job_replay_job *job)
+{
+	struct job_entry *entry = job_queue_find(server, job->place.id);
+
+	if (entry && job->was_started && !job->is_started)
+		(void)job_queue_step(server, entry, &(struct jobs_event){.type = JOBS_EVENT_TRIED});
+}
+
 void job_restore(struct server *server)
 {
 	struct job_queue *queue = &server->jobs;
@@ -113,6 +122,8 @@ void job_restore(struct server *server)
 	queue->last_id = replay.open.last_id;
 	for (size_t i = 0; i < replay.n; i++)
 		restore_one(server, &replay.jobs[i]);
+	for (size_t i = 0; i < replay.n; i++)
+		restore_tried(server, &replay.jobs[i]);
 	queue->n_restored = queue->n_live;
 	if (replay.n)
 		log_info("jobs-restored jobs=%u waiting=%u gone=%zu", queue->n_live,

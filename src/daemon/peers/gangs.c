@@ -198,12 +198,40 @@ static void gangs_refuse(struct server *server, struct peer *peer)
 		   peer->gpu, SCHED_GANG_MAX);
 }
 
+/*
+ * A member whose job has ended does not come any more. Where a gang has other programs than one for
+ * each job, its size says so.
+ */
+static uint32_t gangs_size(const struct server *server, const struct peer *peer,
+			   const struct nvshare_gang *body)
+{
+	const struct job_entry *entry = peer->program_of;
+	uint32_t size = body->size, n;
+
+	if (!entry || entry->gang.size != size || strcmp(entry->gang.name, body->name) != 0)
+		return size;
+	n = jobs_gang_together(&server->jobs.core, job_queue_slot(server, entry));
+	return n < size ? n : size;
+}
+
+void gangs_look(struct server *server, struct peer *peer)
+{
+	struct nvshare_gang body = {.size = peer->gang_claim};
+
+	if (!peer->gang)
+		return;
+	memcpy(body.name, server->gangs.at[peer->gang - 1].key.name, sizeof(body.name));
+	if (*body.name)
+		gangs_take(server, peer, &body);
+}
+
 void gangs_take(struct server *server, struct peer *peer, const struct nvshare_gang *body)
 {
+	uint32_t size = gangs_size(server, peer, body);
 	struct sched_event event = {
 		.type = SCHED_EVENT_GANG,
 		.client = peer->slot,
-		.gang_size = body->size,
+		.gang_size = size,
 	};
 	struct gangs *gangs = &server->gangs;
 	uint32_t before = peer->gang, last_number = gangs->last_number;
@@ -212,14 +240,15 @@ void gangs_take(struct server *server, struct peer *peer, const struct nvshare_g
 	bool is_same;
 	int r;
 
+	peer->gang_claim = body->size;
 	gangs_key(server, peer, body->name, &key);
 	is_same = before && !memcmp(&gangs->at[before - 1].key, &key, sizeof(key));
-	if (is_same && gangs->at[before - 1].size == body->size)
+	if (is_same && gangs->at[before - 1].size == size)
 		return;
 	if (is_same)
-		gangs_resize(gangs, before - 1, body->size);
+		gangs_resize(gangs, before - 1, size);
 	else
-		peer->gang = gangs_add(gangs, &key, body->size) + 1;
+		peer->gang = gangs_add(gangs, &key, size) + 1;
 	what = is_same ? "gang-size" : "gang-grow";
 	if (gangs->last_number != last_number)
 		what = "gang-begin";

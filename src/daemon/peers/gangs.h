@@ -77,8 +77,13 @@ void gangs_resize(struct gangs *gangs, uint32_t place, uint32_t size);
 /* Whether it is a gang for people. */
 bool gangs_is_shown(const struct gang *gang);
 
-/* GANG from a client: its gang is this one from now on. */
+/*
+ * GANG from a client: its gang is this one from now on. A gang of jobs waits for those only that
+ * have not ended.
+ */
 void gangs_take(struct server *server, struct peer *peer, const struct nvshare_gang *body);
+/* Jobs of peer's gang have ended, perhaps. */
+void gangs_look(struct server *server, struct peer *peer);
 /* peer ends; the core has heard of it. */
 void gangs_forget(struct server *server, struct peer *peer);
 

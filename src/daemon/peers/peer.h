@@ -130,6 +130,7 @@ struct peer {
 	bool is_at_work;                        /* as tickets/ticket_work.c saw it last */
 	uint32_t pauses;        /* enum pause, bits: for whose sake it must not run */
 	uint32_t gang;          /* its place among server::gangs, and 1; 0: of none */
+	uint32_t gang_claim;    /* the size that it has told */
 	uint64_t gpu_total;     /* bytes of its GPU, as it tells; 0: it does not */
 	uint64_t context_bytes; /* of its first context, cut to what is plausible; 0: none yet */
 	uint64_t context_told;  /* bytes of a context, as it was told; 0: nobody knew */
