@@ -247,16 +247,39 @@ static void admit_gang(struct sched *sched, uint32_t client, bool has_switched)
 		gang_share_ends(sched, client);
 }
 
+/* The gangs of one look at a queue that do not fit beside all others. */
+struct refused {
+	uint32_t n;
+	uint32_t gangs[LINE_LOOK_AHEAD];
+};
+
+/* The answer is the same for each member, and takes long where there are many. */
+static bool is_refused(const struct refused *refused, uint32_t gang)
+{
+	for (uint32_t i = 0; i < refused->n; i++) {
+		if (refused->gangs[i] == gang)
+			return true;
+	}
+	return false;
+}
+
 /*
  * client, a member of a gang, waits. is_first: its turn has come as far as this GPU goes. true:
  * something has changed.
  */
-static bool admit_member(struct sched *sched, uint32_t client, bool is_first)
+static bool admit_member(struct sched *sched, uint32_t client, bool is_first,
+			 struct refused *refused)
 {
+	uint32_t gang = sched->clients[client].gang;
+
 	if (is_first && gang_call(sched, client))
 		return true; /* it may be the head by that */
-	if (!gang_fits_beside(sched, client))
+	if (is_refused(refused, gang))
 		return false;
+	if (!gang_fits_beside(sched, client)) {
+		refused->gangs[refused->n++] = gang;
+		return false;
+	}
 	admit_gang(sched, client, false);
 	return true;
 }
@@ -273,7 +296,9 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 	struct sched_gpu *g = &sched->gpus[gpu];
 	uint32_t n = 0, head = SCHED_NONE, first = gang_head(sched, gpu);
 	bool is_kept = g->sums.n_displaced > 0;
+	struct refused refused;
 
+	refused.n = 0;
 	/* A gang that makes way is back before all but critical clients: gang_comes_back(). */
 	if (is_kept && !is_before_gang(sched, g->queue.first)) {
 		turn_set_head(sched, gpu, SCHED_NONE);
@@ -304,7 +329,7 @@ static bool admit_next(struct sched *sched, uint32_t gpu)
 			break;
 		if (sched->clients[i].state == SCHED_CLIENT_WAITING && gang_is_bound(sched, i)) {
 			if (i != head && !turn_head_is_held_up(sched, head) &&
-			    admit_member(sched, i, head == SCHED_NONE))
+			    admit_member(sched, i, head == SCHED_NONE, &refused))
 				return true;
 			if (head == SCHED_NONE && sched->clients[i].is_displaced) {
 				if (!gang_comes_back(sched, i)) {
