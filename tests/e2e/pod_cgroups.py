@@ -59,7 +59,9 @@ class Pods:
         else:
             group = self.root / "kubepods.slice" / f"kubepods-pod{uid.replace('-', '_')}.slice" / \
                 f"cri-containerd-{container}.scope"
-        group.mkdir(parents=True)
+        while not group.exists():
+            with contextlib.suppress(FileNotFoundError):  # another test has just removed a parent that was empty
+                group.mkdir(parents=True)
         self.made.append(group)
         if namespace:
             (self.folder / f"{namespace}_{name}_{uid}").mkdir()

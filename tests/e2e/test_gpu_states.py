@@ -239,7 +239,8 @@ def test_nobody_gets_a_turn_on_a_gpu_that_is_out(node):
     until("both are good", lambda: state(node, 0) == state(node, 1) == "good")
     on_lost, on_good = client_on(node, 0), client_on(node, 1)
     inject(node, "xid 79 gpu 0")
-    until("it is lost", lambda: state(node, 0) == "lost")
+    # An error that is heard after "recover" lasts 30 s.
+    until("it is lost, and why", lambda: state(node, 0) == "lost" and node.gpu(0)["xid"] == 79)
     on_lost.request()
     on_lost.expect("WAIT_FOR_MEM")
     on_good.request()

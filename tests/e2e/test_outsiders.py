@@ -104,7 +104,7 @@ def test_a_client_that_waits_because_of_one_says_so_by_name(node):
 def test_one_that_comes_between_a_client_and_its_budget_is_noticed(node):
     """The client has been told that there is room, and asks the driver when there is none any more."""
     node.start_scheduler()
-    client = node.app("grow", "--size", "150MiB", "--step", "8MiB", "--think", 20, name="client")
+    client = node.app("grow", "--size", "150MiB", "--step", "8MiB", "--think", 200, name="client")
     until("it has some", lambda: (node.client(client) or {}).get("memory_resident", 0) >= 16 * MIB)
     client.process.send_signal(signal.SIGSTOP)
     other = node.app("hold", "--leave", 8 * MIB, "--until", node.flag("outside"), name="outsider", preload=False)

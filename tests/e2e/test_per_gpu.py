@@ -53,7 +53,8 @@ def test_each_gpu_has_its_own_mode_and_sharing_degree(node):
         f"  1: {{sharing_degree: 2, switch_time_mode: fixed, switch_time_fixed: {TURN}}}\n",
     )
     programs = [
-        node.app("oversub", "--device", gpu, "--size", "20MiB", "--passes", 2, "--until", node.flag("enough"))
+        node.app("oversub", "--device", gpu, "--size", "20MiB", "--passes", 2, "--until", node.flag("enough"),
+                 NVSHARE_IDLE_MS="60000")  # on a busy machine one that does not get to the GPU is not at rest
         for gpu in (0, 1)
         for _ in range(3)
     ]

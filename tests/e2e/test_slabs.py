@@ -46,6 +46,12 @@ def pool(node):
     return node.status().get("host_memory") or {"lent_bytes": 0, "ready_bytes": 0, "borrowers": 0}
 
 
+def pooled(node):
+    """Lent, or ready to be lent."""
+    now = pool(node)
+    return now["lent_bytes"] + now["ready_bytes"]
+
+
 def finish(node, programs):
     """All that was lent is back before the scheduler ends."""
     node.flag("enough").touch()
@@ -62,9 +68,10 @@ def test_slabs_go_from_program_to_program(node, mode):
     programs = start(node, *mode, n=3)
     until("they took turns", lambda: node.gpu()["switches"] >= 8)
     until("slabs were lent", lambda: count(MAPPED, programs) > count(MADE, programs))
-    kept = pool(node)
-    assert 0 < kept["lent_bytes"] + kept["ready_bytes"] <= 300 * MIB
-    assert own_bytes(node) == 0
+    kept = pooled(node)
+    assert 0 < kept <= 300 * MIB
+    # Who waits for the scheduler for more than 0.1 s takes memory of its own meanwhile.
+    assert own_bytes(node) < kept
     finish(node, programs)
 
 
@@ -77,11 +84,10 @@ def test_a_third_program_needs_no_new_memory(node):
     until("they took turns", lambda: node.gpu()["switches"] >= 6 and count(MADE, [first, second]))
     node.flag("first").touch()
     first.expect_verified()
-    before = pool(node)["lent_bytes"] + pool(node)["ready_bytes"]
-    assert before <= 200 * MIB
+    assert pooled(node) <= 200 * MIB
     third = node.app(*command(node, 2), name="p2")
     until("they took turns", lambda: count(MAPPED, [third]))
-    assert pool(node)["lent_bytes"] + pool(node)["ready_bytes"] <= 200 * MIB
+    assert pooled(node) <= 200 * MIB
     finish(node, [second, third])
 
 

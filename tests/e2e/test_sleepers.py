@@ -14,6 +14,9 @@ LONG_TURNS = {
 }
 
 
+NEVER_MS = "60000"  # on a busy machine a program may not get to the GPU for a while; it has no rest then
+
+
 def start(node, **env):
     """The notebook has had its first use when the batch job takes most of the card."""
     node.start_scheduler(**LONG_TURNS | env)
@@ -23,7 +26,7 @@ def start(node, **env):
     until("the notebook has all its memory",
           lambda: (c := node.client(notebook)) and c["memory_resident"] >= 90 * MIB)
     batch = node.app("oversub", "--name", "batch", "--size", "200MiB", "--passes", 2, "--until", enough,
-                     "--seed", 9, name="batch")
+                     "--seed", 9, name="batch", NVSHARE_IDLE_MS=NEVER_MS)
     until("the batch job runs", lambda: (c := node.client(batch)) and c["state"] == "running"
           and c["memory_resident"] > 0)
     return notebook, batch
@@ -36,12 +39,11 @@ def test_a_notebook_comes_when_it_wakes(node):
 
     def came_often():
         words.update((c["name"], c["early"]) for c in node.status()["clients"])
-        return node.gpu()["early_switches"] >= 4
+        return node.gpu()["early_switches"] >= 4 and {("notebook", "came"), ("batch", "made-way")} <= words
 
     until("the notebook came before the end of a turn, often", came_often)
     # Each time the batch job was stopped for it, and came back, though its turn goes on.
     assert node.client(batch)["switches"] >= 3
-    assert {("notebook", "came"), ("batch", "made-way")} <= words, words
     node.finish([notebook, batch])
 
 

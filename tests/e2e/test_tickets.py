@@ -113,7 +113,7 @@ def test_who_has_the_ticket_gets_the_chunks_in_order(node):  # noqa: F811
     assert owner.leave(b"a" * 16, 100, offset=5) == TAKEN and kept(node) == 100
     assert other.contents(b"a" * 16, 100) == list(range(100))
     assert other.ask(OPEN, b"a" * 16, first=1)[2] == chunks(100, 5)
-    assert other.contents(b"b" * 16, 1) == STARTING  # its owner may come in a moment
+    assert other.contents(b"b" * 16, 1) in (STARTING, UNKNOWN)  # at first its owner may come in a moment
     # Another cannot withdraw it; its owner can.
     assert other.ask(WITHDRAW, b"a" * 16)[0] == TAKEN and kept(node) == 100
     assert owner.ask(WITHDRAW, b"a" * 16)[0] == TAKEN

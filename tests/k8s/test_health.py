@@ -18,7 +18,7 @@ def inject(node, line):
 def lose(node, gpu=0):
     """Until the scheduler has found the GPU lost by itself, too: an error without a loss lasts 30 s."""
     inject(node, f"xid 79 gpu {gpu}")
-    until("it is lost", lambda: node.gpu(gpu)["temperature_celsius"] is None)
+    until("it is lost", lambda: (g := node.gpu(gpu))["temperature_celsius"] is None and g["xid"] == 79)
 
 
 def recover(node, gpu=0):

@@ -35,6 +35,8 @@ def test_the_plugin_waits_for_a_kubelet_that_comes_later(node, plugins, kubelet)
     until("the plugin listens", lambda: (plugins.folder / "nvshare.com_gpu.sock").exists())
     kubelet.start()
     kubelet.wait_devices(all_healthy)
+    # The kubelet calls the plugin before it answers Register, so the list may come before the answer.
+    until("the answer is heard", lambda: " registered " in plugin.output())
     assert plugin.output().count(" registered ") == 1
 
 
