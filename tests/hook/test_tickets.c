@@ -307,6 +307,22 @@ static void memory_that_is_owed_may_leave_the_card_again(void **state)
 	restore();
 }
 
+/* Its descriptors would keep the memory on the card. */
+static void memory_of_which_the_scheduler_has_a_part_is_asked_for(void **state)
+{
+	(void)state;
+	evict();
+	memory.n_exports = 65;
+	restore();
+	assert_true(scheduler.n_chunks > 0 && !is_left());
+	evict();
+	assert_int_equal(scheduler.n_moves, 2);
+	assert_int_equal(scheduler.n_chunks, 0);
+	memory.n_exports = SIZE_MAX;
+	restore();
+	assert_true(is_left() && !scheduler.is_ticket_seen);
+}
+
 static void memory_comes_back_while_no_scheduler_runs(void **state)
 {
 	(void)state;
@@ -455,6 +471,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(memory_that_came_back_is_left_later, begin, end),
 		cmocka_unit_test_setup_teardown(memory_that_is_owed_may_leave_the_card_again, begin,
 						end),
+		cmocka_unit_test_setup_teardown(
+			memory_of_which_the_scheduler_has_a_part_is_asked_for, begin, end),
 		cmocka_unit_test_setup_teardown(memory_comes_back_while_no_scheduler_runs, begin,
 						end),
 		cmocka_unit_test_setup_teardown(a_new_scheduler_hears_of_memory_that_cannot_be_left,

@@ -177,8 +177,11 @@ static void ticket_return(struct ticket *ticket)
 	hook_unlock(&tickets.lock);
 	is_done = ticket_leave(ticket) == LEAVE_DONE;
 	hook_lock(&tickets.lock);
-	/* If it could not be left, nobody has got it, and its memory may leave the card again. */
-	ticket->is_out = was_out && !is_done;
+	/*
+	 * If it could not be left, nobody has got it, and its memory may leave the card again. A
+	 * part that the scheduler has must come back before.
+	 */
+	ticket->is_out = was_out && !is_done && !ticket->has_part;
 	ticket->is_asked = ticket->is_asked && !is_done;
 	hook_unlock(&tickets.lock);
 }

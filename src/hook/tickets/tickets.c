@@ -144,12 +144,13 @@ static enum leave_result leave_out(const struct ticket *ticket, uint32_t *ret_ge
 }
 
 /* *ret_generation: of the pair that has them. LEAVE_AWAY: no pair has all of them. */
-static enum leave_result leave_all(const struct ticket *ticket, uint32_t *ret_generation)
+static enum leave_result leave_all(struct ticket *ticket, uint32_t *ret_generation)
 {
 	enum leave_result result = LEAVE_DONE;
 	size_t n_chunks = ticket->shared.n_chunks, n;
 	uint32_t generation = 0;
 
+	ticket->has_part = false;
 	if (ticket->is_out)
 		return leave_out(ticket, ret_generation);
 	if (n_chunks > TICKET_CHUNKS_MAX)
@@ -162,6 +163,8 @@ static enum leave_result leave_all(const struct ticket *ticket, uint32_t *ret_ge
 		/* A scheduler that restarts meanwhile has got a part of the chunks only. */
 		else if (generation != *ret_generation)
 			result = LEAVE_AWAY;
+		/* With a pair that is cut the scheduler closes what it has got. */
+		ticket->has_part = result != LEAVE_AWAY && (i > 0 || result == LEAVE_DONE);
 	}
 	return result;
 }

@@ -31,6 +31,7 @@ struct ticket {
 	bool is_asked;       /* for MOVE; the scheduler may give it to nobody any more */
 	bool is_out;         /* it gives it to nobody, and nobody has it */
 	bool is_owed;        /* its memory is in, and could not be left */
+	bool has_part;       /* the scheduler has got some of its chunks, or all, at the last try */
 	bool is_wanted;      /* an opener waits for it */
 	bool is_settled;     /* its pins are as they should be */
 	uint64_t round;      /* of tickets_renew(), tickets_return() or tickets_take() */
