@@ -113,7 +113,8 @@ enum jobs_event_type {
 	JOBS_EVENT_ADOPT,    /* the same and gpu, counted_ns: a job that was started before the
 			      * scheduler restarted. It is STARTED, and reserves anew */
 	JOBS_EVENT_TRIED,    /* job: QUEUED, and started before the scheduler restarted, in vain.
-			      * Behind    the jobs of that time, since a gang with too few of them is over
+			      * Behind    the jobs of that time, since a gang with too few of them is
+			      * over
 			      */
 	JOBS_EVENT_CANCEL,   /* job: in any state; a job that has ended stays as it is */
 	JOBS_EVENT_PROGRAMS, /* job, n_programs, footprint, is_stopped: changed. Not before START */
