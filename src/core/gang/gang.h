@@ -61,7 +61,10 @@ bool gang_call(struct sched *sched, uint32_t client);
  */
 uint32_t gang_head(struct sched *sched, uint32_t gpu);
 
-/* All members of client's gang that wait can be chosen now: by a switch, or beside all others. */
+/*
+ * All members of client's gang that wait can be chosen now: by a switch (client is a gang_head()),
+ * or beside all others.
+ */
 bool gang_can_switch(struct sched *sched, uint32_t client);
 bool gang_fits_beside(const struct sched *sched, uint32_t client);
 

@@ -222,8 +222,6 @@ bool gang_can_switch(struct sched *sched, uint32_t client)
 	uint32_t gang = sched->clients[client].gang;
 	bool can = true;
 
-	if (gang_gpus(sched, gang, true) == 0)
-		return false;
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];
