@@ -261,30 +261,29 @@ static bool gang_is_broken(const struct sched *sched, uint32_t gang)
 	return g->is_lacking || g->is_yielding;
 }
 
-/*
- * Bits: GPUs where a member that runs waits for memory, while nobody is stopped for a turn. Those
- * on other GPUs wait for its kernels, so they can be stopped as it can: else two gangs that grow
- * would wait for each other on two GPUs.
- */
-static uint32_t gang_growing_gpus(const struct sched *sched, uint32_t gang)
+static bool member_grows(const struct sched_client *c)
 {
-	uint32_t gpus = 0;
+	return gang_counts(c) && c->state == SCHED_CLIENT_RUNNING && c->is_growing &&
+	       c->line == SCHED_LINE_QUEUE;
+}
 
-	if (sched->config.anti_thrash)
-		return 0;
+/*
+ * A member that runs waits for memory, while nobody is stopped for a turn. The others wait for its
+ * kernels, so they can be stopped as it can: else two gangs that grow would wait for each other.
+ */
+static bool gang_grows(const struct sched *sched, uint32_t gang)
+{
+	bool grows = false;
+
 	GANG_FOR_EACH(sched, gang, i)
 	{
-		const struct sched_client *c = &sched->clients[i];
-
-		if (gang_counts(c) && c->state == SCHED_CLIENT_RUNNING && c->is_growing &&
-		    c->line == SCHED_LINE_QUEUE)
-			gpus |= 1u << c->gpu;
+		grows = grows || member_grows(&sched->clients[i]);
 	}
-	return gpus;
+	return grows && !sched->config.anti_thrash;
 }
 
 /* Members that drain are called off first, then all others. */
-static void member_set(struct sched *sched, uint32_t client, bool is_broken, uint32_t growing_gpus)
+static void member_set(struct sched *sched, uint32_t client, bool is_broken, bool grows)
 {
 	struct sched_client *c = &sched->clients[client];
 	const struct sched_gang *g = gang_at(sched, c->gang);
@@ -292,7 +291,7 @@ static void member_set(struct sched *sched, uint32_t client, bool is_broken, uin
 	bool is_behind = runs && g->has_drainer && !drains;
 	bool is_held = runs && g->is_held && !(drains && member_has_failed(c));
 	bool is_off = runs && is_broken && !g->is_held && !is_behind && !member_stays(c);
-	bool is_stuck = runs && growing_gpus != 0 && !(growing_gpus & 1u << c->gpu);
+	bool is_stuck = runs && grows && !member_grows(c);
 
 	if (c->is_behind == is_behind && c->is_held == is_held && c->is_stuck == is_stuck &&
 	    (c->is_called_off == is_off || !runs))
@@ -309,22 +308,20 @@ static void member_set(struct sched *sched, uint32_t client, bool is_broken, uin
 static bool gang_apply(struct sched *sched, uint32_t gang)
 {
 	struct sched_gang *g = gang_at(sched, gang);
-	uint32_t growing_gpus = 0;
-	bool is_broken;
+	bool is_broken, grows;
 
 	/* Its drainers have stopped, or one could not: then the client that comes waits again. */
 	if (!g->has_drainer || g->is_held)
 		g->is_yielding = g->makes_way = false;
 	is_broken = g->is_bound && gang_is_broken(sched, gang);
-	if (g->is_bound && !is_broken)
-		growing_gpus = gang_growing_gpus(sched, gang);
+	grows = g->is_bound && !is_broken && gang_grows(sched, gang);
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		struct sched_client *c = &sched->clients[i];
 
 		if (!gang_counts(c))
 			continue;
-		member_set(sched, i, is_broken, growing_gpus);
+		member_set(sched, i, is_broken, grows);
 		/*
 		 * The room that it is to get would be of no use to it now. While others drain, a
 		 * member that runs may still use it.
