@@ -38,6 +38,7 @@ struct plan {
 	uint32_t head;
 	uint32_t n_crowded; /* so many must still stop, whatever is missing */
 	bool is_rough;      /* not every victim was looked at */
+	uint32_t in_doubt;  /* the first victim that has failed for want of host memory */
 	uint64_t missing;   /* bytes of load still too much */
 	uint64_t out;       /* bytes to move */
 	uint64_t turn_ns;   /* a usual turn */
@@ -79,6 +80,8 @@ static void plan_place(struct sched *sched, struct plan *plan, enum sched_place 
 
 		if (i == plan->head)
 			continue;
+		if (plan->in_doubt == SCHED_NONE && victim->n_short > 0)
+			plan->in_doubt = i;
 		if (prepare && act_has_room(sched))
 			notice_tell(sched, i, plan->out, sched->clients[plan->head].ready_ns);
 		plan->missing -= u64_min(plan->missing, fit_pageable(victim));
@@ -107,6 +110,7 @@ static struct plan plan_victims(struct sched *sched, uint32_t head, uint64_t byt
 		.n_crowded = fit_n_crowded_more(sched, head, n),
 		.missing = fit_missing_more(sched, head, bytes),
 		.out = fit_to_evict(sched, c->gpu, head),
+		.in_doubt = SCHED_NONE,
 		.due_ns = sched->now_ns,
 		.ready_ns = sched->now_ns,
 	};
@@ -230,6 +234,11 @@ uint64_t plan_early_more(struct sched *sched, uint32_t client, uint64_t bytes, u
 	c->ends_ns = plan_begun_before(sched, plan_least_early(plan.turn_ns));
 	c->ends_blocked_ns = 0;
 	return plan.ready_ns;
+}
+
+uint32_t plan_in_doubt(struct sched *sched, uint32_t head, uint64_t bytes, uint32_t n)
+{
+	return plan_victims(sched, head, bytes, n, false).in_doubt;
 }
 
 void plan_prepare(struct sched *sched, uint32_t head)

@@ -26,6 +26,11 @@ bool plan_head(struct sched *sched, uint32_t head);
 /* The same if n others come before head, who add bytes to the load. */
 bool plan_head_more(struct sched *sched, uint32_t head, uint64_t bytes, uint32_t n);
 /*
+ * Of the victims that have to stop for head, after those others: the first that has lacked host
+ * memory when it was to, and may again; SCHED_NONE: none has.
+ */
+uint32_t plan_in_doubt(struct sched *sched, uint32_t head, uint64_t bytes, uint32_t n);
+/*
  * When those can be stopped that are in the way of client, a sleeper that has woken and waits; at
  * the earliest now. SCHED_NO_DEADLINE: one of them is stopped only when its turn is over.
  */

@@ -149,6 +149,7 @@ void sched_init(struct sched *sched, struct sched_client *clients, uint32_t n_cl
 		struct sched_gpu *g = &sched->gpus[i];
 
 		g->head = SCHED_NONE;
+		g->jammed = SCHED_NONE;
 		g->in_doubt = SCHED_NONE;
 		g->restoring = SCHED_NONE;
 		g->ahead = SCHED_NONE;

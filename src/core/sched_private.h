@@ -331,11 +331,11 @@ struct sched_gpu {
 	bool is_recheck_due; /* the same, since a GPU has changed of which this one is a watcher */
 	bool is_out;         /* it has an error: nobody is let in, or stopped for others */
 	bool is_overcommitted; /* and reported */
-	bool is_jammed;        /* head is of a gang: none can be stopped for it, or is on its way */
 	bool is_prepared;      /* the victims of head know */
 	bool is_ahead;         /* head has been given what can come in before they stop */
 	uint32_t head;         /* whom room is planned for, by due_ns */
 	uint64_t head_ns;      /* it is head since then */
+	uint32_t jammed;       /* head's gang, if none can be stopped for it, or is on its way */
 	uint32_t in_doubt;     /* asked last by gang_asks_first(); SCHED_NONE: nobody was */
 	uint32_t restoring;    /* the one client with SCHED_TASK_RESTORE */
 	uint64_t total, external;

@@ -493,7 +493,7 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		g->is_overcommitted = false;
 	}
 	turn_set_wake(sched, gpu);
-	gang_update_jammed(sched, gpu);
+	gang_update_jam(sched, gpu);
 	g->is_dirty = !notice_update(sched, gpu) || !forecast_update(sched, gpu) ||
 		      !ahead_update(sched, gpu);
 	g->wake_ns = u64_min(g->wake_ns, forecast_wake_ns(sched, gpu));

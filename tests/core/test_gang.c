@@ -78,6 +78,8 @@ static void settle(void)
 		const struct sched_client *c = &rig.clients[i];
 		uint64_t all = (c->memory.resident + c->memory.swapped) / GIB;
 
+		if (i == rig.mute)
+			continue;
 		if (c->task == SCHED_TASK_DROP) {
 			stop_done(i);
 			i = UINT32_MAX;
@@ -1040,6 +1042,107 @@ static void a_victim_in_doubt_that_dies_lets_the_gang_come(void **state)
 	assert_true(runs(0) && runs(1));
 }
 
+/* For so many seconds all goes as it should, but for victim, which lacks host memory. */
+static void hours_without_host_memory(uint32_t victim, uint32_t *n_stops, uint32_t *up)
+{
+	for (uint32_t t = 0; t < 3600; t++) {
+		rig_clear(&rig);
+		rig_at(&rig, rig.now + S);
+		for (uint32_t i = 0; i < RIG_CLIENTS; i++) {
+			if (!sched_has_drop(&rig.clients[i]))
+				continue;
+			n_stops[i]++;
+			if (i == victim)
+				assert_int_equal(rig_fail_as(&rig, i, 3, true), 0);
+			else
+				stop_done(i);
+			i = UINT32_MAX;
+		}
+		settle();
+		for (uint32_t i = 0; i < RIG_CLIENTS; i++)
+			up[i] += runs(i);
+	}
+}
+
+/* One of them would fit beside the victim, and both do not. */
+static void a_gang_of_two_on_the_victim_s_gpu_keeps_no_other_gpu_empty(void **state)
+{
+	uint32_t n_stops[RIG_CLIENTS] = {0}, up[RIG_CLIENTS] = {0};
+
+	(void)state;
+	run_member(3, 0, SCHED_NONE, 80);
+	run_member(2, 1, SCHED_NONE, 60);
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(4 + i, 1);
+		assert_int_equal(into_gang(4 + i, 7, 0), 0);
+	}
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	ask(0, 60);
+	ask(4, 30);
+	ask(5, 30);
+	hours_without_host_memory(2, n_stops, up);
+	assert_int_equal(n_stops[3], 1);
+	assert_true(up[3] > 3590);
+}
+
+/* It would be stopped first, and come back beside the victim. */
+static void whoever_runs_beside_a_victim_in_doubt_goes_on(void **state)
+{
+	uint32_t n_stops[RIG_CLIENTS] = {0}, up[RIG_CLIENTS] = {0};
+
+	(void)state;
+	run_member(3, 0, SCHED_NONE, 80);
+	run_member(2, 1, SCHED_NONE, 60);
+	assert_int_equal(
+		rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_JOIN,
+						    .client = 4,
+						    .gpu = 1,
+						    .claim = {.priority = SCHED_PRIORITY_LOW,
+							      .weight = 100}}),
+		0);
+	ask(4, 30);
+	assert_int_equal(rig_memory(&rig, 4, rig_mem(30, 0, 0)), 0);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	join_on(1, 1);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	ask(0, 60);
+	ask(1, 90);
+	hours_without_host_memory(2, n_stops, up);
+	assert_int_equal(n_stops[3], 1);
+	assert_int_equal(n_stops[4], 1);
+	assert_true(up[3] > 3590 && up[4] > 3590);
+}
+
+/* Another one can make the room, when its turn is over. */
+static void a_victim_in_doubt_that_hangs_is_not_waited_for(void **state)
+{
+	(void)state;
+	run_member(3, 0, SCHED_NONE, 80);
+	run_member(2, 1, SCHED_NONE, 40);
+	rig_at(&rig, S);
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	join_on(1, 1);
+	assert_int_equal(into_gang(1, 7, 0), 0);
+	rig_at(&rig, 38 * S);
+	run_member(4, 1, SCHED_NONE, 30);
+	ask(0, 60);
+	ask(1, 60);
+	rig_at(&rig, 41 * S);
+	stop_done(3);
+	assert_int_equal(rig_fail_as(&rig, 2, 3, true), 0);
+	settle();
+	rig.mute = 2;
+	for (uint32_t t = 0; t < 400; t++) {
+		rig_at(&rig, rig.now + S);
+		settle();
+	}
+	assert_true(rig.clients[2].is_hung);
+	assert_true(runs(0) && runs(1));
+}
+
 static void a_crowd_is_no_gang(void **state)
 {
 	(void)state;
@@ -1099,6 +1202,9 @@ int main(void)
 		TEST(a_victim_in_doubt_is_asked_alone),
 		TEST(an_idle_victim_in_doubt_is_asked_alone),
 		TEST(a_victim_in_doubt_that_dies_lets_the_gang_come),
+		TEST(a_gang_of_two_on_the_victim_s_gpu_keeps_no_other_gpu_empty),
+		TEST(whoever_runs_beside_a_victim_in_doubt_goes_on),
+		TEST(a_victim_in_doubt_that_hangs_is_not_waited_for),
 		TEST(a_crowd_is_no_gang),
 	};
 

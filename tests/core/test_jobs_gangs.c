@@ -439,6 +439,23 @@ static void retries_end_when_their_gang_is_over(void **state)
 	}
 }
 
+/* One that rests before its retry comes back, and one that has ended does not. */
+static void a_retry_is_waited_for(void **state)
+{
+	(void)state;
+	job_rig_init(&rig, 2, 1);
+	retry(0, 2);
+	retry(1, 2);
+	assert_int_equal(jobs_gang_together(&rig.jobs, 1), 2);
+	assert_int_equal(job_rig_end(&rig, 0, JOBS_END_FAILED), 0);
+	assert_int_equal(jobs_state(&rig.jobs, 0), JOBS_RESTING);
+	assert_int_equal(jobs_gang_together(&rig.jobs, 1), 2);
+	job_rig_at(&rig, rig.now + rig.config.retry_ns);
+	assert_int_equal(jobs_gang_together(&rig.jobs, 1), 2);
+	finish(0);
+	assert_int_equal(jobs_gang_together(&rig.jobs, 1), 1);
+}
+
 /* The others have ended, before or after the restart. */
 static void a_retry_ends_with_its_gang_after_a_restart(void **state)
 {
@@ -624,6 +641,7 @@ int main(void)
 		cmocka_unit_test(stuck_gangs_hide_neither_jobs_nor_one_anothers_owner),
 		cmocka_unit_test(a_retry_comes_back_too),
 		cmocka_unit_test(retries_end_when_their_gang_is_over),
+		cmocka_unit_test(a_retry_is_waited_for),
 		cmocka_unit_test(a_retry_ends_with_its_gang_after_a_restart),
 		cmocka_unit_test(a_retry_that_waits_ends_with_its_gang),
 		cmocka_unit_test(a_gang_that_can_never_start_is_refused),

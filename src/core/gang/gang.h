@@ -86,7 +86,7 @@ void gang_share_ends(struct sched *sched, uint32_t client);
 bool gang_holds_up(const struct sched *sched, uint32_t client);
 
 /* After a look at gpu: the gang that is next there may hold others up no more, or again. */
-void gang_update_jammed(struct sched *sched, uint32_t gpu);
+void gang_update_jam(struct sched *sched, uint32_t gpu);
 
 /* client is the head of its GPU no more: others may pass its gang elsewhere. */
 void gang_passed(struct sched *sched, uint32_t client);

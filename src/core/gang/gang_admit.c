@@ -303,48 +303,54 @@ bool gang_fits_beside(const struct sched *sched, uint32_t client)
 	return true;
 }
 
-/* Those who run there cannot be stopped for now, and nobody is on the way. */
-static bool head_is_jammed(const struct sched *sched, uint32_t gpu)
+/* Nobody is on the way there, and not all of gang's members can come by a switch. */
+static bool gang_is_jammed(const struct sched *sched, uint32_t gang, uint32_t gpu)
 {
-	const struct sched_gpu *g = &sched->gpus[gpu];
-	uint64_t bytes;
-	uint32_t n;
-
-	if (g->head == SCHED_NONE || !gang_is_bound(sched, g->head) ||
-	    !gang_member_waits(&sched->clients[g->head]) || g->coming.n > 0)
+	if (sched->gpus[gpu].coming.n > 0)
 		return false;
-	bytes = gang_added_before(sched, g->head, &n);
-	return !fit_by_switch_more(sched, g->head, bytes, n);
+	GANG_FOR_EACH(sched, gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+		uint64_t bytes;
+		uint32_t n;
+
+		if (!gang_member_waits(c) || c->gpu != gpu)
+			continue;
+		bytes = gang_added_before(sched, i, &n);
+		if (!fit_by_switch_more(sched, i, bytes, n))
+			return true;
+	}
+	return false;
 }
 
-void gang_update_jammed(struct sched *sched, uint32_t gpu)
+void gang_update_jam(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
-	bool is_jammed = head_is_jammed(sched, gpu);
+	uint32_t jammed = SCHED_NONE, before = g->jammed;
 
-	if (g->is_jammed == is_jammed)
+	if (g->head != SCHED_NONE && gang_is_bound(sched, g->head) &&
+	    gang_is_jammed(sched, sched->clients[g->head].gang, gpu))
+		jammed = sched->clients[g->head].gang;
+	if (jammed == before)
 		return;
-	g->is_jammed = is_jammed;
-	if (g->head != SCHED_NONE && gang_is_bound(sched, g->head))
-		gang_look_at_gpus(sched, sched->clients[g->head].gang);
+	g->jammed = jammed;
+	if (before != SCHED_NONE)
+		gang_look_at_gpus(sched, before);
+	if (jammed != SCHED_NONE)
+		gang_look_at_gpus(sched, jammed);
 }
 
 bool gang_holds_up(const struct sched *sched, uint32_t client)
 {
-	uint32_t gang = sched->clients[client].gang, gpu = sched->clients[client].gpu;
+	uint32_t gang = sched->clients[client].gang;
 
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];
-		const struct sched_gpu *g = &sched->gpus[c->gpu];
 
-		if (!gang_member_waits(c))
-			continue;
-		if (c->due_ns > sched->now_ns)
-			return false;
-		/* This GPU would stand empty as long as nobody can be stopped on that one. */
-		if (c->gpu != gpu && g->is_jammed && g->head != SCHED_NONE &&
-		    sched->clients[g->head].gang == gang)
+		/* Its GPUs would stand empty as long as nobody can be stopped on this one. */
+		if (gang_member_waits(c) &&
+		    (c->due_ns > sched->now_ns || sched->gpus[c->gpu].jammed == gang))
 			return false;
 	}
 	return true;

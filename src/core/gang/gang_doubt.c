@@ -9,6 +9,7 @@
 #include "core/fit.h"
 #include "core/gang/gang_private.h"
 #include "core/plan.h"
+#include "core/queue.h"
 #include "core/stop.h"
 #include "core/u64.h"
 
@@ -16,25 +17,38 @@ static bool is_in_doubt(const struct sched *sched, uint32_t client)
 {
 	/* Members of a gang are asked all at once. */
 	return client != SCHED_NONE && sched->clients[client].n_short > 0 &&
-	       !gang_is_bound(sched, client);
+	       !sched->clients[client].is_hung && !gang_is_bound(sched, client);
 }
 
-/* true: the first one that has to go for member is in doubt, and is asked. */
+/* Of those on gpu that are idle, and of which bytes have to go; SCHED_NONE: none is in doubt. */
+static uint32_t idle_in_doubt(const struct sched *sched, uint32_t gpu, uint64_t bytes)
+{
+	uint32_t i = sched->gpus[gpu].place[SCHED_PLACE_IDLE].first, n = 0;
+
+	for (; i != SCHED_NONE && bytes > 0 && n < LINE_LOOK_AHEAD; n++) {
+		if (is_in_doubt(sched, i))
+			return i;
+		bytes -= u64_min(bytes, fit_pageable(&sched->clients[i]));
+		i = sched->clients[i].link[SCHED_LINK_PLACE].next;
+	}
+	return SCHED_NONE;
+}
+
+/* true: one that has to go for member is in doubt, and is asked. */
 static bool member_asks(struct sched *sched, uint32_t member)
 {
-	struct sched_gpu *g = &sched->gpus[sched->clients[member].gpu];
-	uint32_t gpu = sched->clients[member].gpu, idle = g->place[SCHED_PLACE_IDLE].first;
-	uint64_t bytes = fit_to_evict(sched, gpu, member);
-	bool is_idle = bytes > 0 && idle != SCHED_NONE;
-	uint32_t victim = is_idle ? idle : SCHED_NONE;
+	uint32_t gpu = sched->clients[member].gpu, idle, victim, n;
+	uint64_t before = gang_added_before(sched, member, &n);
+	uint64_t bytes = fit_to_evict(sched, gpu, member) + before;
 
-	if (!is_idle && !fit_beside(sched, member))
-		victim = plan_victim(sched, gpu, member);
+	idle = victim = idle_in_doubt(sched, gpu, bytes);
+	if (idle == SCHED_NONE && !fit_beside_more(sched, member, before, n))
+		victim = plan_in_doubt(sched, member, before, n);
 	if (!is_in_doubt(sched, victim))
 		return false;
 	bytes = u64_min(bytes, fit_pageable(&sched->clients[victim]));
-	g->in_doubt = victim;
-	if (is_idle)
+	sched->gpus[gpu].in_doubt = victim;
+	if (idle != SCHED_NONE)
 		stop_evict(sched, victim, bytes, SCHED_NONE);
 	else
 		stop_drop(sched, victim, bytes, SCHED_NONE);
@@ -57,10 +71,11 @@ bool gang_awaits_doubt(const struct sched *sched, uint32_t client)
 {
 	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
 	{
-		uint32_t asked = sched->gpus[sched->clients[i].gpu].in_doubt;
+		uint32_t gpu = sched->clients[i].gpu, asked = sched->gpus[gpu].in_doubt;
 
+		/* Its place may be another client's by now. */
 		if (gang_member_waits(&sched->clients[i]) && is_in_doubt(sched, asked) &&
-		    sched_has_drop(&sched->clients[asked]))
+		    sched->clients[asked].gpu == gpu && sched_has_drop(&sched->clients[asked]))
 			return true;
 	}
 	return false;

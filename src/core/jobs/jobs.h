@@ -112,10 +112,8 @@ enum jobs_event_type {
 			      * n_retries, is_restored */
 	JOBS_EVENT_ADOPT,    /* the same and gpu, counted_ns: a job that was started before the
 			      * scheduler restarted. It is STARTED, and reserves anew */
-	JOBS_EVENT_TRIED,    /* job: QUEUED, and started before the scheduler restarted, in vain.
-			      * Behind    the jobs of that time, since a gang with too few of them is
-			      * over
-			      */
+	JOBS_EVENT_TRIED,    /* job: QUEUED, and started in vain before the scheduler restarted. It
+			      * comes after all jobs of that time: too few of a gang are its end */
 	JOBS_EVENT_CANCEL,   /* job: in any state; a job that has ended stays as it is */
 	JOBS_EVENT_PROGRAMS, /* job, n_programs, footprint, is_stopped: changed. Not before START */
 	JOBS_EVENT_ENDED,    /* job, end (SUCCESS, FAILED, OOM, LOST), need: from any state before

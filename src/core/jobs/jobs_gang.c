@@ -8,7 +8,7 @@
 /* The values that decide where the members of a gang stand. */
 struct gang_count {
 	uint32_t first; /* slot of the first member; TREE_NONE: there is none */
-	uint32_t size, n, n_queued, n_on;
+	uint32_t size, n, n_queued, n_resting, n_on;
 	uint32_t n_new;    /* started for the first time, in others' seats, since gang_ns */
 	uint64_t gang_ns;  /* since then it runs; without started members UINT64_MAX */
 	uint64_t whole_ns; /* since then the first round is whole, if it is */
@@ -60,6 +60,7 @@ static struct gang_count gang_count(const struct jobs *jobs, uint32_t owner_numb
 		c.n++;
 		if (j->state == JOBS_QUEUED && c.n_queued++ < c.size)
 			c.whole_ns = u64_max(c.whole_ns, j->queued_ns);
+		c.n_resting += j->state == JOBS_RESTING;
 		if (jobs_is_on(j)) {
 			c.n_on++;
 			c.gang_ns = u64_min(c.gang_ns, j->gang_ns);
@@ -95,8 +96,9 @@ static uint32_t gang_n_back(const struct gang_count *c)
 uint32_t jobs_gang_together(const struct jobs *jobs, uint32_t job)
 {
 	struct gang_count c = gang_count_of(jobs, job);
+	uint32_t n = c.n_on + gang_n_back(&c);
 
-	return c.n_on + gang_n_back(&c);
+	return n + (uint32_t)u64_min(u64_excess(c.size, n), c.n_resting);
 }
 
 /*
