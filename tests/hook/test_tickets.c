@@ -398,6 +398,17 @@ static void a_first_handle_that_fails_leaves_nothing(void **state)
 	assert_false(memory.is_pinned); /* nobody has it */
 }
 
+/* Programs may have it open that the new scheduler does not know. */
+static void memory_that_an_earlier_scheduler_gave_away_stays_pinned(void **state)
+{
+	(void)state;
+	begin_scheduler();
+	tickets_freed(BASE);
+	assert_int_equal(scheduler.n_withdrawn, 1);
+	assert_int_equal(tickets_tick(now_ns), NEVER);
+	assert_true(memory.is_pinned);
+}
+
 static void memory_that_is_freed_while_it_is_owed_is_withdrawn(void **state)
 {
 	(void)state;
@@ -483,6 +494,8 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(a_first_handle_that_fails_leaves_nothing, begin,
 						end),
+		cmocka_unit_test_setup_teardown(
+			memory_that_an_earlier_scheduler_gave_away_stays_pinned, begin, end),
 		cmocka_unit_test_setup_teardown(memory_that_is_freed_while_it_is_owed_is_withdrawn,
 						begin, end),
 	};

@@ -215,10 +215,31 @@ CUresult opened_ask_all(struct opened *o, enum opened_wait *ret_wait)
 	return res;
 }
 
-static void opened_set_inside(struct opened *o, bool is_inside)
+/* Lock held. The agent unmaps another one of its ticket, and tells the scheduler so. */
+static bool opened_is_being_parked(const struct opened *o)
+{
+	for (const struct opened *other = opened.first; other; other = other->next) {
+		if (other != o && other->is_busy && other->is_parked &&
+		    opened_is_of(other, o->ticket))
+			return true;
+	}
+	return false;
+}
+
+/* What it asks for from now on, the agent knows of. */
+static void opened_begin_inside(struct opened *o)
 {
 	hook_lock(&opened.lock);
-	o->is_inside = is_inside;
+	while (opened_is_being_parked(o))
+		hook_wait(&opened.changed, &opened.lock);
+	o->is_inside = true;
+	hook_unlock(&opened.lock);
+}
+
+static void opened_end_inside(struct opened *o)
+{
+	hook_lock(&opened.lock);
+	o->is_inside = false;
 	hook_unlock(&opened.lock);
 }
 
@@ -234,9 +255,9 @@ static CUresult opened_map(struct opened *o)
 
 	for (;;) {
 		gate_enter();
-		opened_set_inside(o, true);
+		opened_begin_inside(o);
 		res = opened_ask_all(o, &wait);
-		opened_set_inside(o, false);
+		opened_end_inside(o);
 		gate_leave();
 		if (wait == OPENED_WAIT_NOT || wait == OPENED_WAIT_UNKNOWN ||
 		    (wait == OPENED_WAIT_STARTING && clock_now_ns() >= end_ns))

@@ -116,20 +116,23 @@ static void ticket_withdraw(struct ticket *ticket)
 {
 	struct ticket_packet packet, answer;
 	struct pass_many pass;
-	bool is_told = false;
+	uint32_t generation = 0;
+	bool is_told = false, is_known;
 
 	/* A pair that has ended has taken its tickets along. */
 	if (ticket_link_is_up()) {
 		ticket_packet_init(&packet, TICKET_WITHDRAW, ticket->id);
-		is_told = !ticket_link_ask(&packet, NULL, &answer, &pass, NULL);
+		is_told = !ticket_link_ask(&packet, NULL, &answer, &pass, &generation);
 	}
 	if (is_told && answer.type == TICKET_NONE)
 		pager_share_pin_for_good(&ticket->shared);
-	else if (is_told || !ticket->is_given) {
+	/* Another scheduler, or one that does not count uses, cannot tell that nobody has it. */
+	is_known = is_told && answer.type != TICKET_NONE && tickets_have_words() &&
+		   generation == ticket->generation && !ticket->is_seen;
+	if (is_known || !ticket->is_given)
 		ticket_end_pins(ticket);
-		return;
-	}
-	free(ticket);
+	else
+		free(ticket);
 }
 
 /* A scheduler that has restarted hears of a ticket whose bytes are out. An older one cannot. */
