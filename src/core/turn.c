@@ -468,7 +468,7 @@ static void turn_tell_watchers(struct sched *sched, uint32_t gpu)
 void turn_dispatch(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
-	bool has_changed = g->is_dirty;
+	bool has_changed = g->is_dirty, is_jam_news;
 	uint32_t n = 0;
 
 	g->is_recheck_due = false;
@@ -493,9 +493,9 @@ void turn_dispatch(struct sched *sched, uint32_t gpu)
 		g->is_overcommitted = false;
 	}
 	turn_set_wake(sched, gpu);
-	gang_update_jam(sched, gpu);
+	is_jam_news = gang_update_jam(sched, gpu);
 	g->is_dirty = !notice_update(sched, gpu) || !forecast_update(sched, gpu) ||
-		      !ahead_update(sched, gpu);
+		      !ahead_update(sched, gpu) || is_jam_news;
 	g->wake_ns = u64_min(g->wake_ns, forecast_wake_ns(sched, gpu));
 	g->wake_ns = u64_min(g->wake_ns, ahead_wake_ns(sched, gpu));
 }

@@ -85,8 +85,11 @@ void gang_share_ends(struct sched *sched, uint32_t client);
 /* client is a gang_head(), and its gang waits for nothing but those that came last. */
 bool gang_holds_up(const struct sched *sched, uint32_t client);
 
-/* After a look at gpu: the gang that is next there may hold others up no more, or again. */
-void gang_update_jam(struct sched *sched, uint32_t gpu);
+/*
+ * After a look at gpu: the gang that is next there may hold others up no more, or again. true: then
+ * all of its GPUs are to be looked at again, gpu among them.
+ */
+bool gang_update_jam(struct sched *sched, uint32_t gpu);
 
 /* client is the head of its GPU no more: others may pass its gang elsewhere. */
 void gang_passed(struct sched *sched, uint32_t client);

@@ -323,7 +323,7 @@ static bool gang_is_jammed(const struct sched *sched, uint32_t gang, uint32_t gp
 	return false;
 }
 
-void gang_update_jam(struct sched *sched, uint32_t gpu)
+bool gang_update_jam(struct sched *sched, uint32_t gpu)
 {
 	struct sched_gpu *g = &sched->gpus[gpu];
 	uint32_t jammed = SCHED_NONE, before = g->jammed;
@@ -332,12 +332,13 @@ void gang_update_jam(struct sched *sched, uint32_t gpu)
 	    gang_is_jammed(sched, sched->clients[g->head].gang, gpu))
 		jammed = sched->clients[g->head].gang;
 	if (jammed == before)
-		return;
+		return false;
 	g->jammed = jammed;
 	if (before != SCHED_NONE)
 		gang_look_at_gpus(sched, before);
 	if (jammed != SCHED_NONE)
 		gang_look_at_gpus(sched, jammed);
+	return true;
 }
 
 bool gang_holds_up(const struct sched *sched, uint32_t client)

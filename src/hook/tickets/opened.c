@@ -226,7 +226,7 @@ static bool opened_is_being_parked(const struct opened *o)
 	return false;
 }
 
-/* What it asks for from now on, the agent knows of. */
+/* The agent knows from now on that the thread may ask for the memory. */
 static void opened_begin_inside(struct opened *o)
 {
 	hook_lock(&opened.lock);
