@@ -298,7 +298,7 @@ struct sched_client {
 	bool is_called_off; /* runs: another member does not, so it is stopped at once */
 	bool is_behind;     /* runs: a member that drains stops before it */
 	bool is_held;       /* runs: sched_gang::is_held, and its own stop has not failed */
-	bool is_stuck;      /* runs: turns are off, and another member waits for memory */
+	bool is_stuck;      /* runs: turns are off, and a member on another GPU waits for memory */
 	bool is_ready;      /* comes, and has all; runs as soon as all others that come have */
 
 	struct sched_owner own; /* not its own: outlives it in the slot, as the next one does */

@@ -371,17 +371,12 @@ struct gang_facts {
 	bool is_paused;   /* somebody who runs is, and can be stopped */
 	bool has_drainer; /* somebody who drains runs, and can be stopped, or stops */
 	bool has_failed;  /* such a stop has */
-	bool grows;       /* somebody who runs waits for memory; turns are off */
+	uint32_t growing; /* bits: GPUs where somebody who runs waits for memory; turns are off */
 };
 
 static bool member_counts(const struct sched_client *c)
 {
 	return !c->is_hung && !c->is_fixed;
-}
-
-static bool member_grows(const struct sched_client *c)
-{
-	return c->state == SCHED_CLIENT_RUNNING && c->is_growing && c->line == SCHED_LINE_QUEUE;
 }
 
 static bool member_stays(const struct sched_client *c)
@@ -407,7 +402,7 @@ static void check_bound(const struct sched *sched, uint32_t gang, const struct g
 {
 	bool is_off = facts->is_broken && !facts->has_failed;
 	bool is_growing =
-		sched->clients[gang].gang_here.is_bound && !facts->is_broken && facts->grows;
+		sched->clients[gang].gang_here.is_bound && !facts->is_broken && facts->growing != 0;
 
 	for (uint32_t i = sched->clients[gang].gang_here.members.first; i != SCHED_NONE;
 	     i = sched->clients[i].link[SCHED_LINK_GANG].next) {
@@ -423,7 +418,7 @@ static void check_bound(const struct sched *sched, uint32_t gang, const struct g
 		assert(c->is_called_off == (is_off && is_first && !member_stays(c)));
 		assert(c->is_behind == !is_first);
 		assert(c->is_held == (facts->has_failed && !(drains && c->is_retrying)));
-		assert(c->is_stuck == (is_growing && !member_grows(c)));
+		assert(c->is_stuck == (is_growing && !(facts->growing & 1u << c->gpu)));
 	}
 }
 
@@ -446,8 +441,9 @@ static void check_gang(const struct sched *sched, uint32_t gang)
 			continue;
 		facts.is_broken = facts.is_broken || c->state == SCHED_CLIENT_WAITING ||
 				  c->state == SCHED_CLIENT_STOPPING || c->is_asking;
-		if (!sched->config.anti_thrash && member_grows(c))
-			facts.grows = true;
+		if (!sched->config.anti_thrash && c->state == SCHED_CLIENT_RUNNING &&
+		    c->is_growing && c->line == SCHED_LINE_QUEUE)
+			facts.growing |= 1u << c->gpu;
 		facts.is_paused = facts.is_paused || (c->state == SCHED_CLIENT_RUNNING &&
 						      c->is_paused && !c->is_not_preemptible);
 		if (!g->is_bound || !member_is_drainer(sched, c))

@@ -905,36 +905,6 @@ static void two_gangs_that_grow_do_not_deadlock_without_turns(void **state)
 			 true);
 }
 
-/* Each has one that waits for memory beside one that waits for that. */
-static void two_gangs_on_one_gpu_that_grow_do_not_deadlock_without_turns(void **state)
-{
-	(void)state;
-	rig.config.anti_thrash = false;
-	assert_int_equal(rig_config(&rig), 0);
-	for (uint32_t i = 0; i < 4; i++)
-		run_member(i, 0, i < 2 ? 7 : 9, 24);
-	assert_true(runs(0) && runs(1) && runs(2) && runs(3));
-	grow(0);
-	assert_true(runs(0) && runs(1) && runs(2) && runs(3));
-	assert_int_equal(rig.clients[1].place, SCHED_PLACE_BLOCKED);
-	assert_int_equal(rig.clients[2].place, SCHED_PLACE_RUNNING_LOW);
-	grow(3);
-	rig_at(&rig, rig.now + 41 * S);
-	for (int n = 0; n < 4; n++)
-		settle();
-	assert_int_equal(runs(0), runs(1));
-	assert_int_equal(runs(2), runs(3));
-	assert_true(runs(0) != runs(2));
-	assert_int_equal(rig.clients[runs(0) ? 0 : 3].memory.wanted, 0);
-	rig_leave(&rig, runs(0) ? 0 : 2);
-	rig_leave(&rig, runs(1) ? 1 : 3);
-	for (int n = 0; n < 4; n++)
-		settle();
-	assert_int_equal(rig_state(&rig, 0) == SCHED_CLIENT_FREE ? runs(2) && runs(3)
-								 : runs(0) && runs(1),
-			 true);
-}
-
 /* Turns are on: whoever waits for memory has its turn, and others go on. */
 static void a_gang_that_grows_is_not_blocked_where_there_are_turns(void **state)
 {
@@ -1196,7 +1166,6 @@ int main(void)
 		TEST(a_critical_client_waits_for_one_drain),
 		TEST(a_member_that_can_be_frozen_again_stops_with_the_others),
 		TEST(two_gangs_that_grow_do_not_deadlock_without_turns),
-		TEST(two_gangs_on_one_gpu_that_grow_do_not_deadlock_without_turns),
 		TEST(a_gang_that_grows_is_not_blocked_where_there_are_turns),
 		TEST(a_victim_that_cannot_go_keeps_no_other_gpu_empty),
 		TEST(a_victim_in_doubt_is_asked_alone),

@@ -261,29 +261,30 @@ static bool gang_is_broken(const struct sched *sched, uint32_t gang)
 	return g->is_lacking || g->is_yielding;
 }
 
-static bool member_grows(const struct sched_client *c)
-{
-	return gang_counts(c) && c->state == SCHED_CLIENT_RUNNING && c->is_growing &&
-	       c->line == SCHED_LINE_QUEUE;
-}
-
 /*
- * A member that runs waits for memory, while nobody is stopped for a turn. The others wait for its
- * kernels, so they can be stopped as it can: else two gangs that grow would wait for each other.
+ * Bits: GPUs where a member that runs waits for memory, while nobody is stopped for a turn. Those
+ * on other GPUs wait for its kernels, so they can be stopped as it can: else two gangs that grow
+ * would wait for each other on two GPUs.
  */
-static bool gang_grows(const struct sched *sched, uint32_t gang)
+static uint32_t gang_growing_gpus(const struct sched *sched, uint32_t gang)
 {
-	bool grows = false;
+	uint32_t gpus = 0;
 
+	if (sched->config.anti_thrash)
+		return 0;
 	GANG_FOR_EACH(sched, gang, i)
 	{
-		grows = grows || member_grows(&sched->clients[i]);
+		const struct sched_client *c = &sched->clients[i];
+
+		if (gang_counts(c) && c->state == SCHED_CLIENT_RUNNING && c->is_growing &&
+		    c->line == SCHED_LINE_QUEUE)
+			gpus |= 1u << c->gpu;
 	}
-	return grows && !sched->config.anti_thrash;
+	return gpus;
 }
 
 /* Members that drain are called off first, then all others. */
-static void member_set(struct sched *sched, uint32_t client, bool is_broken, bool grows)
+static void member_set(struct sched *sched, uint32_t client, bool is_broken, uint32_t growing_gpus)
 {
 	struct sched_client *c = &sched->clients[client];
 	const struct sched_gang *g = gang_at(sched, c->gang);
@@ -291,7 +292,7 @@ static void member_set(struct sched *sched, uint32_t client, bool is_broken, boo
 	bool is_behind = runs && g->has_drainer && !drains;
 	bool is_held = runs && g->is_held && !(drains && member_has_failed(c));
 	bool is_off = runs && is_broken && !g->is_held && !is_behind && !member_stays(c);
-	bool is_stuck = runs && grows && !member_grows(c);
+	bool is_stuck = runs && growing_gpus != 0 && !(growing_gpus & 1u << c->gpu);
 
 	if (c->is_behind == is_behind && c->is_held == is_held && c->is_stuck == is_stuck &&
 	    (c->is_called_off == is_off || !runs))
@@ -308,20 +309,22 @@ static void member_set(struct sched *sched, uint32_t client, bool is_broken, boo
 static bool gang_apply(struct sched *sched, uint32_t gang)
 {
 	struct sched_gang *g = gang_at(sched, gang);
-	bool is_broken, grows;
+	uint32_t growing_gpus = 0;
+	bool is_broken;
 
 	/* Its drainers have stopped, or one could not: then the client that comes waits again. */
 	if (!g->has_drainer || g->is_held)
 		g->is_yielding = g->makes_way = false;
 	is_broken = g->is_bound && gang_is_broken(sched, gang);
-	grows = g->is_bound && !is_broken && gang_grows(sched, gang);
+	if (g->is_bound && !is_broken)
+		growing_gpus = gang_growing_gpus(sched, gang);
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		struct sched_client *c = &sched->clients[i];
 
 		if (!gang_counts(c))
 			continue;
-		member_set(sched, i, is_broken, grows);
+		member_set(sched, i, is_broken, growing_gpus);
 		/*
 		 * The room that it is to get would be of no use to it now. While others drain, a
 		 * member that runs may still use it.
