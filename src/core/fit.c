@@ -328,8 +328,13 @@ uint64_t fit_missing_more(const struct sched *sched, uint32_t client, uint64_t b
 
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client)
 {
+	return fit_to_evict_more(sched, gpu, client, 0);
+}
+
+uint64_t fit_to_evict_more(const struct sched *sched, uint32_t gpu, uint32_t client, uint64_t bytes)
+{
 	const struct sched_sums *sums = &sched->gpus[gpu].sums;
-	uint64_t want = sums->charged + sums->reserved;
+	uint64_t want = sums->charged + sums->reserved + bytes;
 
 	if (client != SCHED_NONE)
 		want += u64_excess(fit_budget_target(sched, client),

@@ -108,6 +108,9 @@ uint64_t fit_missing(const struct sched *sched, uint32_t client);
 uint64_t fit_missing_more(const struct sched *sched, uint32_t client, uint64_t bytes);
 /* Bytes still to be evicted for those that come, and for client too if not SCHED_NONE. */
 uint64_t fit_to_evict(const struct sched *sched, uint32_t gpu, uint32_t client);
+/* The same if others come before client, who add bytes to what is charged. */
+uint64_t fit_to_evict_more(const struct sched *sched, uint32_t gpu, uint32_t client,
+			   uint64_t bytes);
 /*
  * The clients' memory, on the card or off it, and what they wait for, is more than there is. So
  * some of it is out, or will have to go.

@@ -149,6 +149,12 @@ static void stop_retry_soon(struct sched *sched, struct sched_client *c)
 	c->n_short += c->n_short < 3;
 }
 
+/* It has found host memory. Where that comes and goes, it may lack some the next time. */
+static void stop_forget_short(struct sched_client *c)
+{
+	c->n_short -= c->n_short > 0 && c->drop_bytes > 0;
+}
+
 /* Takes the report in: less is charged from now on, never more than before. */
 static void stop_take_report(struct sched *sched, const struct sched_event *event, bool has_seen)
 {
@@ -179,7 +185,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 	c->is_retrying = false;
 	c->retry_ns = SCHED_NO_DEADLINE;
 	c->n_failed = 0;
-	c->n_short = 0;
+	stop_forget_short(c);
 	stop_take_report(sched, event, has_seen);
 	if (c->is_displaced)
 		c->had_ns += c->since_ns - c->turn_ns;
@@ -195,7 +201,7 @@ void stop_done(struct sched *sched, const struct sched_event *event, bool has_se
 
 void stop_evicted(struct sched *sched, const struct sched_event *event)
 {
-	sched->clients[event->client].n_short = 0;
+	stop_forget_short(&sched->clients[event->client]);
 	stop_take_report(sched, event, true);
 	queue_bound(sched, &sched->clients[event->client]);
 	fit_change(sched, event->client);

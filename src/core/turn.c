@@ -179,14 +179,15 @@ static bool head_is_overtaken(const struct sched *sched, uint32_t head)
 /*
  * Its time has come, and it waits only for those who came last: who passed it now would be one
  * more of them. A gang's time has come when it has on all of its GPUs; that of a displaced one goes
- * on.
+ * on. As long as nobody can be stopped for it on one of them, the others would stand empty.
  */
 bool turn_head_is_held_up(const struct sched *sched, uint32_t head)
 {
 	if (head == SCHED_NONE)
 		return false;
 	if (gang_is_bound(sched, head) && sched->clients[head].state == SCHED_CLIENT_WAITING)
-		return sched->clients[head].is_displaced || gang_holds_up(sched, head) ||
+		return (!gang_is_jammed(sched, head) &&
+			(sched->clients[head].is_displaced || gang_holds_up(sched, head))) ||
 		       head_is_overtaken(sched, head);
 	if (sched->clients[head].due_ns <= sched->now_ns &&
 	    sched->clients[head].ready_ns > sched->now_ns)

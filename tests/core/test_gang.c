@@ -1085,6 +1085,54 @@ static void whoever_runs_beside_a_victim_in_doubt_goes_on(void **state)
 	assert_true(up[3] > 3590 && up[4] > 3590);
 }
 
+static void a_critical_gang_stops_nobody_in_vain(void **state)
+{
+	uint32_t n_stops[RIG_CLIENTS] = {0}, up[RIG_CLIENTS] = {0};
+
+	(void)state;
+	run_member(3, 0, SCHED_NONE, 80);
+	run_member(2, 1, SCHED_NONE, 80);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(
+			rig_step(&rig,
+				 (struct sched_event){.type = SCHED_EVENT_JOIN,
+						      .client = i,
+						      .gpu = i,
+						      .claim = {.priority = SCHED_PRIORITY_CRITICAL,
+								.weight = 100}}),
+			0);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+	ask(0, 60);
+	ask(1, 60);
+	hours_without_host_memory(2, n_stops, up);
+	assert_in_range(n_stops[3], 1, 2);
+	assert_true(up[3] > 3590);
+}
+
+/* All of them fit beside it. */
+static void an_idle_victim_in_doubt_that_need_not_go_is_not_asked(void **state)
+{
+	(void)state;
+	run_member(3, 0, SCHED_NONE, 80);
+	run_member(2, 1, SCHED_NONE, 20);
+	assert_int_equal(rig_release(&rig, 2, rig_mem(20, 0, 0), false), 0);
+	rig.clients[2].n_short = 1;
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(4 + i, 1);
+		assert_int_equal(into_gang(4 + i, 7, 0), 0);
+	}
+	join_on(0, 0);
+	assert_int_equal(into_gang(0, 7, 0), 0);
+	ask(0, 60);
+	ask(4, 30);
+	ask(5, 30);
+	rig_at(&rig, 41 * S);
+	assert_true(sched_has_drop(&rig.clients[3]) && !sched_has_drop(&rig.clients[2]));
+	settle();
+	assert_true(runs(0) && runs(4) && runs(5));
+}
+
 /* Another one can make the room, when its turn is over. */
 static void a_victim_in_doubt_that_hangs_is_not_waited_for(void **state)
 {
@@ -1173,6 +1221,8 @@ int main(void)
 		TEST(a_victim_in_doubt_that_dies_lets_the_gang_come),
 		TEST(a_gang_of_two_on_the_victim_s_gpu_keeps_no_other_gpu_empty),
 		TEST(whoever_runs_beside_a_victim_in_doubt_goes_on),
+		TEST(a_critical_gang_stops_nobody_in_vain),
+		TEST(an_idle_victim_in_doubt_that_need_not_go_is_not_asked),
 		TEST(a_victim_in_doubt_that_hangs_is_not_waited_for),
 		TEST(a_crowd_is_no_gang),
 	};

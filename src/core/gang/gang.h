@@ -84,6 +84,8 @@ void gang_share_ends(struct sched *sched, uint32_t client);
 
 /* client is a gang_head(), and its gang waits for nothing but those that came last. */
 bool gang_holds_up(const struct sched *sched, uint32_t client);
+/* On one of its GPUs nobody can be stopped for it, or is on the way. */
+bool gang_is_jammed(const struct sched *sched, uint32_t client);
 
 /*
  * After a look at gpu: the gang that is next there may hold others up no more, or again. true: then

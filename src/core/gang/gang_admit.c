@@ -304,7 +304,7 @@ bool gang_fits_beside(const struct sched *sched, uint32_t client)
 }
 
 /* Nobody is on the way there, and not all of gang's members can come by a switch. */
-static bool gang_is_jammed(const struct sched *sched, uint32_t gang, uint32_t gpu)
+static bool gang_is_jammed_on(const struct sched *sched, uint32_t gang, uint32_t gpu)
 {
 	if (sched->gpus[gpu].coming.n > 0)
 		return false;
@@ -329,7 +329,7 @@ bool gang_update_jam(struct sched *sched, uint32_t gpu)
 	uint32_t jammed = SCHED_NONE, before = g->jammed;
 
 	if (g->head != SCHED_NONE && gang_is_bound(sched, g->head) &&
-	    gang_is_jammed(sched, sched->clients[g->head].gang, gpu))
+	    gang_is_jammed_on(sched, sched->clients[g->head].gang, gpu))
 		jammed = sched->clients[g->head].gang;
 	if (jammed == before)
 		return false;
@@ -341,7 +341,7 @@ bool gang_update_jam(struct sched *sched, uint32_t gpu)
 	return true;
 }
 
-bool gang_holds_up(const struct sched *sched, uint32_t client)
+bool gang_is_jammed(const struct sched *sched, uint32_t client)
 {
 	uint32_t gang = sched->clients[client].gang;
 
@@ -349,9 +349,19 @@ bool gang_holds_up(const struct sched *sched, uint32_t client)
 	{
 		const struct sched_client *c = &sched->clients[i];
 
-		/* Its GPUs would stand empty as long as nobody can be stopped on this one. */
-		if (gang_member_waits(c) &&
-		    (c->due_ns > sched->now_ns || sched->gpus[c->gpu].jammed == gang))
+		if (gang_member_waits(c) && sched->gpus[c->gpu].jammed == gang)
+			return true;
+	}
+	return false;
+}
+
+bool gang_holds_up(const struct sched *sched, uint32_t client)
+{
+	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
+	{
+		const struct sched_client *c = &sched->clients[i];
+
+		if (gang_member_waits(c) && c->due_ns > sched->now_ns)
 			return false;
 	}
 	return true;

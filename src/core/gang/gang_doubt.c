@@ -34,12 +34,30 @@ static uint32_t idle_in_doubt(const struct sched *sched, uint32_t gpu, uint64_t 
 	return SCHED_NONE;
 }
 
+/* Bytes that those who wait on member's GPU before it will have on the card, and have not yet. */
+static uint64_t charged_before(const struct sched *sched, uint32_t member)
+{
+	const struct sched_client *c = &sched->clients[member];
+	uint64_t bytes = 0;
+
+	GANG_FOR_EACH(sched, c->gang, i)
+	{
+		const struct sched_client *other = &sched->clients[i];
+
+		if (i == member)
+			break;
+		if (other->gpu == c->gpu && gang_member_waits(other))
+			bytes += u64_excess(fit_budget_target(sched, i), fit_charge(other));
+	}
+	return bytes;
+}
+
 /* true: one that has to go for member is in doubt, and is asked. */
 static bool member_asks(struct sched *sched, uint32_t member)
 {
 	uint32_t gpu = sched->clients[member].gpu, idle, victim, n;
 	uint64_t before = gang_added_before(sched, member, &n);
-	uint64_t bytes = fit_to_evict(sched, gpu, member) + before;
+	uint64_t bytes = fit_to_evict_more(sched, gpu, member, charged_before(sched, member));
 
 	idle = victim = idle_in_doubt(sched, gpu, bytes);
 	if (idle == SCHED_NONE && !fit_beside_more(sched, member, before, n))
@@ -59,9 +77,7 @@ bool gang_asks_first(struct sched *sched, uint32_t client)
 {
 	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
 	{
-		const struct sched_client *c = &sched->clients[i];
-
-		if (gang_member_waits(c) && !c->is_resident && member_asks(sched, i))
+		if (gang_member_waits(&sched->clients[i]) && member_asks(sched, i))
 			return true;
 	}
 	return false;
