@@ -922,6 +922,15 @@ static void a_gang_that_grows_is_not_blocked_where_there_are_turns(void **state)
 	assert_int_equal(rig.clients[1].place, SCHED_PLACE_RUNNING_LOW);
 }
 
+/* The gang of 0 and 1, which wants nothing yet. */
+static void join_gang(void)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		join_on(i, i);
+		assert_int_equal(into_gang(i, 7, 0), 0);
+	}
+}
+
 /*
  * The gang of 0 and 1 has come in vain: 2 lacked host memory when it had to stop on the second GPU.
  * By then 3 had stopped on the first one, and waits there.
@@ -930,10 +939,7 @@ static void begin_in_vain(void)
 {
 	run_member(3, 0, SCHED_NONE, 80);
 	run_member(2, 1, SCHED_NONE, 80);
-	join_on(0, 0);
-	assert_int_equal(into_gang(0, 7, 0), 0);
-	join_on(1, 1);
-	assert_int_equal(into_gang(1, 7, 0), 0);
+	join_gang();
 	ask(0, 60);
 	ask(1, 60);
 	rig_at(&rig, 41 * S);
@@ -978,10 +984,7 @@ static void an_idle_victim_in_doubt_is_asked_alone(void **state)
 	run_member(3, 0, SCHED_NONE, 80);
 	run_member(2, 1, SCHED_NONE, 80);
 	assert_int_equal(rig_release(&rig, 2, rig_mem(80, 0, 0), false), 0);
-	join_on(0, 0);
-	assert_int_equal(into_gang(0, 7, 0), 0);
-	join_on(1, 1);
-	assert_int_equal(into_gang(1, 7, 0), 0);
+	join_gang();
 	ask(0, 60);
 	ask(1, 60);
 	rig_at(&rig, 41 * S);
@@ -1073,10 +1076,7 @@ static void whoever_runs_beside_a_victim_in_doubt_goes_on(void **state)
 		0);
 	ask(4, 30);
 	assert_int_equal(rig_memory(&rig, 4, rig_mem(30, 0, 0)), 0);
-	join_on(0, 0);
-	assert_int_equal(into_gang(0, 7, 0), 0);
-	join_on(1, 1);
-	assert_int_equal(into_gang(1, 7, 0), 0);
+	join_gang();
 	ask(0, 60);
 	ask(1, 90);
 	hours_without_host_memory(2, n_stops, up);
@@ -1140,10 +1140,7 @@ static void a_victim_in_doubt_that_hangs_is_not_waited_for(void **state)
 	run_member(3, 0, SCHED_NONE, 80);
 	run_member(2, 1, SCHED_NONE, 40);
 	rig_at(&rig, S);
-	join_on(0, 0);
-	assert_int_equal(into_gang(0, 7, 0), 0);
-	join_on(1, 1);
-	assert_int_equal(into_gang(1, 7, 0), 0);
+	join_gang();
 	rig_at(&rig, 38 * S);
 	run_member(4, 1, SCHED_NONE, 30);
 	ask(0, 60);
