@@ -1133,6 +1133,25 @@ static void an_idle_victim_in_doubt_that_need_not_go_is_not_asked(void **state)
 	assert_true(runs(0) && runs(4) && runs(5));
 }
 
+/* 4 would stop before it, in vain. It lacked host memory for somebody else before. */
+static void a_victim_in_doubt_that_is_not_the_first_is_asked_alone(void **state)
+{
+	(void)state;
+	run_member(3, 0, SCHED_NONE, 80);
+	run_member(4, 1, SCHED_NONE, 30);
+	rig_at(&rig, S);
+	run_member(2, 1, SCHED_NONE, 60);
+	rig.clients[2].n_short = 1;
+	join_gang();
+	ask(0, 60);
+	ask(1, 90);
+	rig_at(&rig, 43 * S);
+	assert_true(sched_has_drop(&rig.clients[2]));
+	assert_false(sched_has_drop(&rig.clients[3]) || sched_has_drop(&rig.clients[4]));
+	settle();
+	assert_true(runs(0) && runs(1));
+}
+
 /* Another one can make the room, when its turn is over. */
 static void a_victim_in_doubt_that_hangs_is_not_waited_for(void **state)
 {
@@ -1218,6 +1237,7 @@ int main(void)
 		TEST(a_victim_in_doubt_that_dies_lets_the_gang_come),
 		TEST(a_gang_of_two_on_the_victim_s_gpu_keeps_no_other_gpu_empty),
 		TEST(whoever_runs_beside_a_victim_in_doubt_goes_on),
+		TEST(a_victim_in_doubt_that_is_not_the_first_is_asked_alone),
 		TEST(a_critical_gang_stops_nobody_in_vain),
 		TEST(an_idle_victim_in_doubt_that_need_not_go_is_not_asked),
 		TEST(a_victim_in_doubt_that_hangs_is_not_waited_for),

@@ -58,8 +58,14 @@ enum opened_wait {
 	OPENED_WAIT_UNKNOWN,  /* nobody has left such a ticket with this scheduler */
 };
 
-/* For an entry that is busy for the caller. */
+/* For an entry that is busy for the caller. First opened_map.c. */
 
+/* Maps all of it, and waits at the gate and for its owner. An error: nothing is mapped. */
+CUresult opened_map(struct opened *o);
+/* Opens what is mapped to the peers of its context. */
+CUresult opened_allow_all(const struct opened *o);
+/* It is mapped no more, and its addresses are free. */
+void opened_unmap(struct opened *o);
 /* Maps what is not mapped yet. Inside the gate, or in the agent's thread. */
 CUresult opened_ask_all(struct opened *o, enum opened_wait *ret_wait);
 /* Its addresses stay. true: all is unmapped. */
