@@ -935,10 +935,12 @@ static void join_gang(void)
  * The gang of 0 and 1 has come in vain: 2 lacked host memory when it had to stop on the second GPU.
  * By then 3 had stopped on the first one, and waits there.
  */
-static void begin_in_vain(void)
+static void begin_in_vain(bool is_idle)
 {
 	run_member(3, 0, SCHED_NONE, 80);
 	run_member(2, 1, SCHED_NONE, 80);
+	if (is_idle)
+		assert_int_equal(rig_release(&rig, 2, rig_mem(80, 0, 0), false), 0);
 	join_gang();
 	ask(0, 60);
 	ask(1, 60);
@@ -952,7 +954,7 @@ static void begin_in_vain(void)
 static void a_victim_that_cannot_go_keeps_no_other_gpu_empty(void **state)
 {
 	(void)state;
-	begin_in_vain();
+	begin_in_vain(false);
 	assert_true(rig.clients[2].is_retrying);
 	assert_true(runs(3));
 }
@@ -961,7 +963,7 @@ static void a_victim_that_cannot_go_keeps_no_other_gpu_empty(void **state)
 static void a_victim_in_doubt_is_asked_alone(void **state)
 {
 	(void)state;
-	begin_in_vain();
+	begin_in_vain(false);
 	rig_at(&rig, 52 * S);
 	assert_true(sched_has_drop(&rig.clients[2]));
 	assert_true(runs(3) && !sched_has_drop(&rig.clients[3]));
@@ -981,17 +983,7 @@ static void a_victim_in_doubt_is_asked_alone(void **state)
 static void an_idle_victim_in_doubt_is_asked_alone(void **state)
 {
 	(void)state;
-	run_member(3, 0, SCHED_NONE, 80);
-	run_member(2, 1, SCHED_NONE, 80);
-	assert_int_equal(rig_release(&rig, 2, rig_mem(80, 0, 0), false), 0);
-	join_gang();
-	ask(0, 60);
-	ask(1, 60);
-	rig_at(&rig, 41 * S);
-	assert_true(sched_has_drop(&rig.clients[3]) && sched_has_drop(&rig.clients[2]));
-	stop_done(3);
-	assert_int_equal(rig_fail_as(&rig, 2, 3, true), 0);
-	settle();
+	begin_in_vain(true);
 	assert_true(runs(3));
 	rig_at(&rig, 52 * S);
 	assert_true(sched_has_drop(&rig.clients[2]));
@@ -1006,7 +998,7 @@ static void an_idle_victim_in_doubt_is_asked_alone(void **state)
 static void a_victim_in_doubt_that_dies_lets_the_gang_come(void **state)
 {
 	(void)state;
-	begin_in_vain();
+	begin_in_vain(false);
 	rig_at(&rig, 52 * S);
 	assert_true(sched_has_drop(&rig.clients[2]));
 	rig_leave(&rig, 2);
