@@ -24,8 +24,8 @@ from torch.nn import functional
 class Request:
     """One request on the current stream."""
 
-    def __init__(self, kind):
-        self.work = torch_models.ResnetGraph() if kind == "graph" else torch_models.Resnet()
+    def __init__(self, kind, batch=1):
+        self.work = torch_models.ResnetGraph() if kind == "graph" else torch_models.Resnet(batch)
         self.is_graph = kind == "graph"
 
     def __call__(self):
@@ -164,17 +164,22 @@ def full_rate(work):
     return rate
 
 
-def schedule(mode, latency_ms):
+@contextlib.contextmanager
+def schedule(mode, latency_ms, sm_threshold=0.5, profile=None):
     if mode != "orion":
-        return contextlib.nullcontext()
+        yield
+        return
     from nvshare import orion
 
-    return orion.scheduler(3, hp_latency_ms=latency_ms)
+    with orion.scheduler(3, hp_latency_ms=latency_ms, sm_threshold_ratio=sm_threshold):
+        if profile:
+            orion.load_profile(profile)
+        yield
 
 
 def measure(args, mode, request, works, latency_ms):
     """Latencies, each client's rate, and a note."""
-    with schedule(mode, latency_ms):
+    with schedule(mode, latency_ms, args.sm_threshold, args.profile):
         backgrounds = begin(mode, works)
         time.sleep(1.0)
         found, latencies = rates(backgrounds, lambda: serve(mode, request, args.seconds, args.rate, 1))
@@ -195,8 +200,8 @@ def print_row(name, latencies, alone, share="", left="", note=""):
 
 
 def compare(args):
-    request = Request(args.request)
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; client 0: ResNet-50 of batch 1, {args.request}, "
+    request = Request(args.request, args.batch)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; client 0: ResNet-50 of batch {args.batch}, {args.request}, "
           f"{args.rate:g} requests a second")
     print("| beside it, and what schedules | p50 ms | p99 ms | p99 to alone | rate to alone | rate to the time left | |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
@@ -262,6 +267,9 @@ def main():
                         help="sizes of products, or trainBATCH; a+b: clients 1 and 2")
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--rate", type=float, default=60, help="requests a second")
+    parser.add_argument("--batch", type=int, default=1, help="of an eager request")
+    parser.add_argument("--sm-threshold", type=float, default=0.5, help="the scheduler's setting")
+    parser.add_argument("--profile", help="a file of profiles that the scheduler loads")
     parser.add_argument("--check", action="store_true", help="compares results")
     args = parser.parse_args()
     torch.cuda.init()

@@ -38,11 +38,11 @@ def resnet50():
 
 
 class Resnet:
-    """Classifies an image, kernel by kernel."""
+    """Classifies images, kernel by kernel."""
 
-    def __init__(self):
+    def __init__(self, batch=1):
         self.net = resnet50().cuda().half().eval().to(memory_format=torch.channels_last)
-        image = torch.randn(1, 3, 224, 224, device="cuda", dtype=torch.half)
+        image = torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.half)
         self.image = image.to(memory_format=torch.channels_last)
 
     def infer(self):
