@@ -58,8 +58,6 @@ static const struct {
 } bad[] = {
 	{"5\n", "f:1: the file is no mapping"},
 	{"- a\n", "f:1: the file is no mapping"},
-	{"a: 1\nb: 2\na: 3\n", "f:3: a is there twice, first in line 1"},
-	{"a: {b: 1}\na: {c: 1}\n", "f:2: a is there twice, first in line 1"},
 	{"a: &x 1\n", "f:1: an anchor (&) is not allowed"},
 	{"a: &x [1]\n", "f:1: an anchor (&) is not allowed"},
 	{"a: *x\n", "f:1: an alias (*) is not allowed"},
@@ -89,6 +87,33 @@ static void bad_files_are_refused_by_line(void **state)
 		assert_string_equal(text, bad[i].text);
 		assert_null(file.at);
 	}
+}
+
+static void a_key_that_is_there_twice_leaves_the_others_readable(void **state)
+{
+	static const char bytes[] = "a: 1\nb: {c: 2}\na: 3\nb: {d: 4}\nb: 5\ne: 6\n";
+	static const char *const texts[] = {
+		NULL,
+		NULL,
+		NULL,
+		"f:3: a is there twice, first in line 1",
+		"f:4: b is there twice, first in line 2",
+		NULL,
+		"f:5: b is there twice, first in line 2",
+		NULL,
+	};
+	char text[CONFIG_FILE_TEXT_LEN];
+	struct config_file file = {.n = 0};
+
+	(void)state;
+	assert_int_equal(config_file_parse("f", bytes, strlen(bytes), &file, text), 0);
+	assert_int_equal(file.n, sizeof(texts) / sizeof(*texts));
+	for (size_t i = 0; i < file.n; i++) {
+		assert_int_equal(config_file_is_twice("f", &file.at[i], text), texts[i] != NULL);
+		if (texts[i])
+			assert_string_equal(text, texts[i]);
+	}
+	config_file_deinit(&file);
 }
 
 static void a_file_has_a_bound(void **state)
@@ -136,6 +161,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_files_become_entries),
 		cmocka_unit_test(bad_files_are_refused_by_line),
+		cmocka_unit_test(a_key_that_is_there_twice_leaves_the_others_readable),
 		cmocka_unit_test(a_file_has_a_bound),
 		cmocka_unit_test(only_a_file_that_nobody_else_writes_is_read),
 	};

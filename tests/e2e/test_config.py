@@ -154,7 +154,7 @@ def test_every_error_is_said_with_file_line_and_what_is_allowed(tmp_path):
     path = write(tmp_path / "nvshare.yaml", "# settings\nquantum_sec: 0\nquantum: 5\nscheduler:\n  gpu: 1\n")
     (tmp_path / "nvshare.yaml.d").mkdir()
     drop_in = write(tmp_path / "nvshare.yaml.d" / "10.yaml", "hold: maybe\ntq: 5\nquantum_sec: 5\n")
-    twice = write(tmp_path / "nvshare.yaml.d" / "20.yaml", "hold: 1\nhold: 0\n")
+    twice = write(tmp_path / "nvshare.yaml.d" / "20.yaml", "hold: 1\nquantum: 5\nhold: 0\ntq: 0\n")
     open_file = write(tmp_path / "nvshare.yaml.d" / "30.yaml", "hold: 1\n")
     open_file.chmod(0o666)
     write(tmp_path / "nvshare.yaml.d" / "40.yaml.old", "nothing: 1\n")
@@ -164,7 +164,9 @@ def test_every_error_is_said_with_file_line_and_what_is_allowed(tmp_path):
         f"{path}:5: there is no scheduler.gpu; allowed are poll_interval_ms, ",
         f"{drop_in}:1: hold is 'maybe'; allowed is 0 or 1",
         f"{drop_in}:3: line 2 has the same setting as quantum_sec",
-        f"{twice}:2: hold is there twice, first in line 1",
+        f"{twice}:3: hold is there twice, first in line 1",
+        f"{twice}:2: there is no setting 'quantum'; nvshare.yaml(5) lists them",
+        f"{twice}:4: tq is '0'; allowed is ",
         f"{open_file}: others may write it: run chmod go-w on it",
     ]
     for args, code in [(("--check-config",), 1), (("--print-config",), 1), ((), 2)]:

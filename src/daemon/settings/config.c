@@ -57,11 +57,18 @@ void config_take(struct settings *settings, const char *name, const struct confi
 		 struct settings_report *report)
 {
 	uint32_t lines[SETTINGS_ROWS_MAX] = {0}; /* of the settings that were there */
+	char text[CONFIG_FILE_TEXT_LEN];
 
+	for (size_t i = 0; i < file->n; i++) {
+		if (config_file_is_twice(name, &file->at[i], text))
+			settings_say(report, true, "%s", text);
+	}
 	for (size_t i = 0; i < file->n; i += 1 + config_file_below(file, i)) {
 		const struct config_file_entry *entry = &file->at[i];
 		const struct setting *setting = settings_find(entry->key, SETTINGS_FILE);
 
+		if (entry->first_line)
+			continue;
 		if (setting && lines[setting - settings_table])
 			settings_say(report, true, "%.200s:%u: line %u has the same setting as %s",
 				     name, entry->line, lines[setting - settings_table],

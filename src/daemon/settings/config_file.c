@@ -57,12 +57,11 @@ static int reader_add(struct reader *reader, enum config_file_kind kind, const c
 	if (file->n == CONFIG_FILE_ENTRIES_MAX)
 		return reader_refuse(reader, "there are more than %u values and sections",
 				     CONFIG_FILE_ENTRIES_MAX);
-	for (size_t i = 0; i < file->n; i++) {
-		if (!strcmp(file->at[i].key, reader->key))
-			return reader_refuse(reader, "%s is there twice, first in line %u",
-					     reader->key, file->at[i].line);
-	}
 	*entry = (struct config_file_entry){.kind = kind, .line = reader->line};
+	for (size_t i = 0; i < file->n && !entry->first_line; i++) {
+		if (!strcmp(file->at[i].key, reader->key))
+			entry->first_line = file->at[i].line;
+	}
 	memcpy(entry->key, reader->key, sizeof(entry->key));
 	if (kind == CONFIG_FILE_SCALAR) {
 		entry->text = strdup(text);
@@ -336,6 +335,18 @@ void config_file_deinit(struct config_file *file)
 		free(file->at[i].text);
 	free(file->at);
 	*file = (struct config_file){.n = 0};
+}
+
+bool config_file_is_twice(const char *name, const struct config_file_entry *entry,
+			  char ret_text[CONFIG_FILE_TEXT_LEN])
+{
+	if (!entry->first_line)
+		return false;
+	(void)snprintf(ret_text, CONFIG_FILE_TEXT_LEN,
+		       "%.250s:%u: %s is there twice, first in line %u", name, entry->line,
+		       entry->key, entry->first_line);
+	text_sanitize(ret_text);
+	return true;
 }
 
 size_t config_file_below(const struct config_file *file, size_t at)

@@ -14,6 +14,7 @@
  * Threading: none; it blocks as reading a file does.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,7 +34,8 @@ enum config_file_kind {
 
 struct config_file_entry {
 	enum config_file_kind kind;
-	uint32_t line; /* from 1 */
+	uint32_t line;       /* from 1 */
+	uint32_t first_line; /* of an entry before it with the same key; 0: none */
 	char *text;    /* of a scalar; else NULL */
 	char key[CONFIG_FILE_KEY_LEN];
 };
@@ -51,7 +53,8 @@ enum {
 
 /*
  * name: of the file, for errors. Returns 0 or CONFIG_FILE_E_BAD with the first error as
- * "NAME:LINE: ..." in ret_text; ret_file is untouched then.
+ * "NAME:LINE: ..." in ret_text; ret_file is untouched then. A key that is there twice is no error
+ * here: its reader tells all of them, and the other errors of the file.
  */
 int config_file_parse(const char *name, const char *bytes, size_t len, struct config_file *ret_file,
 		      char ret_text[CONFIG_FILE_TEXT_LEN]);
@@ -65,6 +68,10 @@ int config_file_read(const char *path, struct config_file *ret_file,
 
 /* The number of entries that stand below the one at `at`, and follow it. */
 size_t config_file_below(const struct config_file *file, size_t at);
+
+/* Whether the entry's key was there before; then the error, as config_file_parse() writes it. */
+bool config_file_is_twice(const char *name, const struct config_file_entry *entry,
+			  char ret_text[CONFIG_FILE_TEXT_LEN]);
 
 /* Prints text in quotation marks, as a value that is read back as the same text. Returns the bytes.
  */

@@ -69,6 +69,10 @@ static int save_check(const char *path, char *ret_text)
 	struct config_file file = {.n = 0};
 	int r = config_file_read(path, &file, ret_text);
 
+	for (size_t i = 0; i < file.n && r == 0; i++) {
+		if (config_file_is_twice(path, &file.at[i], ret_text))
+			r = CONFIG_FILE_E_BAD;
+	}
 	config_file_deinit(&file);
 	return r;
 }
