@@ -174,8 +174,9 @@ void setting_print(const struct setting *setting, const void *owner, char buf[SE
 void setting_print_default(const struct setting *setting, const void *owner,
 			   char buf[SETTING_TEXT_LEN])
 {
-	if (setting->unset)
-		(void)snprintf(buf, SETTING_TEXT_LEN, "%s", setting->unset);
-	else
+	buf[0] = '\0';
+	if (!setting->unset || setting->kind == SETTING_OWN)
 		setting_print(setting, owner, buf);
+	if (!*buf && setting->unset)
+		(void)snprintf(buf, SETTING_TEXT_LEN, "%s", setting->unset);
 }
