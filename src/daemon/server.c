@@ -149,9 +149,9 @@ static int server_log_not_listening(const struct server *server, int r)
 		return -EADDRINUSE;
 	case LISTENER_E_OWNER:
 		log_error("the socket's folder '%s' belongs to uid %u, who could put another"
-			  " scheduler in this one's place: give it to root or to uid %u (chown),"
-			  " or set NVSHARE_SOCK_DIR to another folder",
-			  dir, (unsigned int)listener->owner, (unsigned int)geteuid());
+			  " scheduler in this one's place: run chown %u '%s', or set"
+			  " NVSHARE_SOCK_DIR to another folder",
+			  dir, (unsigned int)listener->owner, (unsigned int)geteuid(), dir);
 		return -EPERM;
 	case LISTENER_E_OPEN:
 		log_error("others may write to the socket's folder '%s' (mode %04o), and could put"

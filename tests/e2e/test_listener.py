@@ -306,7 +306,7 @@ def test_a_folder_of_another_user_is_an_error_that_says_what_to_do(node):
     os.chown(node.folder, NOBODY, NOBODY)
     said = fails_to_start(node)
     assert f"the socket's folder '{node.folder}' belongs to uid {NOBODY}" in said
-    assert "give it to root or to uid 0 (chown), or set NVSHARE_SOCK_DIR" in said
+    assert f"run chown 0 '{node.folder}', or set NVSHARE_SOCK_DIR" in said
     assert list(node.folder.iterdir()) == []
 
 
