@@ -78,7 +78,14 @@ slurm_spank := $(if $(shell $(CC) $(SLURM_CPPFLAGS) -E -include slurm/spank.h -x
     $(B)/nvshare_spank.so)
 
 .PHONY: all
-all: $(B)/libnvshare.so $(B)/libgpu_scheduler.so $(B)/nvshare-scheduler $(B)/nvsharectl device-plugin simgpu man $(slurm_spank) ## build everything
+all: $(B)/needs $(B)/libnvshare.so $(B)/libgpu_scheduler.so $(B)/nvshare-scheduler $(B)/nvsharectl device-plugin simgpu man $(slurm_spank) ## build everything
+
+# A package that is missing is named before a minute of compiling.
+$(B)/needs: scripts/check-needs
+	@mkdir -p $(@D)
+	@scripts/check-needs "$(CC)" "$(PKG_CONFIG)"
+	@touch $@
+$(daemon_obj) $(cli_obj): | $(B)/needs
 
 .PHONY: simgpu
 simgpu: $(B)/simgpu/libcuda.so.1 $(B)/simgpu/libnvidia-ml.so.1 ## the simulated GPU
@@ -96,8 +103,8 @@ $(B)/checked/%.o: %.c
 	@mkdir -p $(@D)
 	$(COMPILE) -DNVSHARE_LOCK_ORDER -c -o $@ $<
 
-# Where nvsharectl looks for the library that is installed.
-$(B)/src/cli/library_path.o: private override CPPFLAGS += -DNVSHARE_LIBDIR='"$(LIBDIR)"'
+# Where nvsharectl and the device plugin look for the library that is installed.
+$(B)/src/cli/library_path.o $(B)/src/k8s/plugin_options.o: private override CPPFLAGS += -DNVSHARE_LIBDIR='"$(LIBDIR)"'
 
 $(B)/libcore.a: $(core_obj)
 $(B)/libutil.a: $(util_obj)
@@ -636,7 +643,8 @@ install: all ## DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, MANDIR, PYTHONDIR, 
 	for f in $(notdir $(wildcard src/python/nvshare/*.py*)); do \
 	    $(INSTALL) -D -m 644 src/python/nvshare/$$f $(DESTDIR)$(PYTHONDIR)/nvshare/$$f || exit 1; done
 	$(if $(man_tool),for p in $(man_pages); do \
-	    $(INSTALL) -D -m 644 $(B)/man/$$p $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done)
+	    $(INSTALL) -D -m 644 $(B)/man/$$p $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p && \
+	    sed -i 's|/usr/local/lib/|$(LIBDIR)/|g; s|/usr/local/include/|$(INCLUDEDIR)/|g' $(DESTDIR)$(MANDIR)/man$${p##*.}/$$p || exit 1; done)
 	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.bash $(DESTDIR)$(BASHDIR)/nvsharectl
 	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.zsh $(DESTDIR)$(ZSHDIR)/_nvsharectl
 	$(INSTALL) -D -m 644 src/cli/completion/nvsharectl.fish $(DESTDIR)$(FISHDIR)/nvsharectl.fish

@@ -247,7 +247,7 @@ void plugin_options_default(struct plugin_options *ret)
 		.resource = "nvshare.com/gpu",
 		.kubelet_dir = "/var/lib/kubelet/device-plugins",
 		.sock_dir = NVSHARE_SOCK_DIR_DEFAULT,
-		.library = "/usr/local/lib/libnvshare.so",
+		.library = NVSHARE_LIBDIR "/libnvshare.so",
 		.host_root = "/",
 		.cdi_kind = "nvidia.com/gpu",
 		.n_replicas = 10,

@@ -108,7 +108,7 @@ def reason(name, answer, call):
 start = orion.scheduler(2).start
 said = reason(b"start_scheduler", 38, start)
 assert said.startswith("cannot start a scheduler for 2 clients: preload libnvshare.so: the library was"), said
-assert " too late to see calls of CUDA: LD_PRELOAD=/" in said and "\\n" not in said, said
+assert " too late to see calls of CUDA: LD_PRELOAD=LIBRARY " in said and "\\n" not in said, said
 assert reason(b"start_scheduler", 12, start).endswith(": memory is short")
 assert reason(b"start_scheduler", 22, start).endswith(": an argument is out of range")
 assert reason(b"stop_scheduler", 107, orion.scheduler(2).stop) == "cannot stop the scheduler: no scheduler is started"
@@ -267,7 +267,7 @@ for call in (
     lambda: orion.set_enabled(True), lambda: orion.set_hp_latency(1), lambda: orion.load_profile("f"),
     lambda: orion.profiling("m", "f").__enter__(),
 ):
-    assert refused(call).strerror.startswith("libnvshare.so is not preloaded: LD_PRELOAD=/"), call
+    assert refused(call).strerror.startswith("libnvshare.so is not preloaded: LD_PRELOAD=LIBRARY "), call
 """, "-W", "error")
     assert (done.returncode, done.stderr) == (0, "")
 

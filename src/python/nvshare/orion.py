@@ -103,7 +103,7 @@ PROTOTYPES = {
 
 _functions = _library.find(PROTOTYPES)
 
-_PRELOAD = "LD_PRELOAD=/usr/local/lib/libnvshare.so python3 PROGRAM (libnvshare(7), FILES, has the path)"
+_PRELOAD = "LD_PRELOAD=LIBRARY python3 PROGRAM (libnvshare(7), FILES, has the library's path)"
 
 _REASONS = {
     errno.EINVAL: "an argument is out of range",
