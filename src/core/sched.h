@@ -307,7 +307,10 @@ struct sched_gpu_status {
 	uint64_t link_bandwidth; /* as SCHED_EVENT_GPU told it */
 	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
-	uint32_t n_running, n_waiting, n_clients;
+	uint32_t n_queued;  /* in the queue: those that wait, and those that run and lack memory */
+	uint32_t n_running; /* run, or stop */
+	uint32_t n_waiting; /* of n_queued: do not run */
+	uint32_t n_clients;
 	struct sched_gpu_config config;
 };
 

@@ -32,7 +32,8 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 					 : 0,
 		.next_switch_ns = SCHED_NO_DEADLINE,
 		.n_running = g->sums.n_holding,
-		.n_waiting = g->queue.n,
+		.n_queued = g->queue.n,
+		.n_waiting = g->queue.n - g->sums.n_blocked,
 		.n_clients = g->n_clients,
 		.config = g->config,
 	};

@@ -60,6 +60,21 @@ static void a_report_that_crossed_the_budget_asks_for_nothing_more(void **state)
 	assert_int_equal(rig_status(&rig, 0).budget, 70 * GIB);
 }
 
+static void a_client_that_runs_and_lacks_memory_counts_once(void **state)
+{
+	struct sched_gpu_status gpu;
+
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 45);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_true(rig_status(&rig, 0).growing);
+	sched_gpu_status(&rig.sched, 0, &gpu);
+	assert_int_equal(gpu.n_queued, 1);
+	assert_int_equal(gpu.n_waiting, 0);
+	assert_int_equal(gpu.n_running, 2);
+}
+
 static void idle_memory_makes_room_for_growth(void **state)
 {
 	(void)state;
@@ -622,6 +637,7 @@ int main(void)
 		T(what_fits_is_given_at_once),
 		T(wanted_comes_on_top_of_a_budget_not_used_up),
 		T(a_report_that_crossed_the_budget_asks_for_nothing_more),
+		T(a_client_that_runs_and_lacks_memory_counts_once),
 		T(idle_memory_makes_room_for_growth),
 		T(growth_waits_for_the_others_turn_to_end),
 		T(two_that_grow_do_not_deadlock),

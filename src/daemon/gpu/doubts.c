@@ -266,7 +266,7 @@ static void doubts_on_due(struct server *server, struct deadline *deadline)
 			continue;
 		is_suspect = doubts_compare(server, i, NULL);
 		sched_gpu_status(&server->sched, i, &status);
-		if (is_suspect || status.n_waiting)
+		if (is_suspect || status.n_queued)
 			doubts_compare_by(server, i, server->now_ns + MEASURE_PERIOD_NS);
 	}
 }

@@ -123,11 +123,11 @@ static void measure_on_due(struct server *server, struct deadline *deadline)
 		if (!server->gpus.at[i].device)
 			continue;
 		sched_gpu_status(&server->sched, i, &status);
-		if (status.n_waiting == 0 && !job_queue_is_waiting(server) &&
+		if (status.n_queued == 0 && !job_queue_is_waiting(server) &&
 		    measure_is_settled(server, i))
 			continue;
 		measure_sample(server, i);
-		if (status.n_waiting || job_queue_is_waiting(server) ||
+		if (status.n_queued || job_queue_is_waiting(server) ||
 		    !measure_is_settled(server, i))
 			deadline_set(&server->deadlines, deadline,
 				     server->now_ns + MEASURE_PERIOD_NS);
