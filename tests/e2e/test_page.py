@@ -227,6 +227,37 @@ def test_clicking_through(node, port, browser):  # noqa: F811
     assert not browser.complaints(), "nothing breaks the policy"
 
 
+KNOWN = "const of = lane => lane && lane.slices.map(slice => [slice.doing, slice.from, slice.to]);"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first, entries, slices", [
+    # The ring begins in the middle of a move: nothing is known of the time before its first entry.
+    (5, [[399e6, 2, 0, "ask"], [400e6, 1, 0, "brought", 0, 5]], [["move-in", 399e6, None]]),
+    (5, [[399e6, 1, 0, "release", 0, 5]], [["move-out", 399e6, 399e6]]),
+    # It holds all that ever was.
+    (0, [[100e6, 1, 0, "join", 0], [399e6, 1, 0, "grant"]], [["run", 399e6, None]]),
+])
+def test_the_timeline_draws_no_move_that_it_has_not_seen(port, browser, first, entries, slices):
+    browser.driver.get(f"http://127.0.0.1:{port}/")
+    until("the page is live", lambda: browser.text("#link") == "live")
+    trace = {"first": first, "next": first + len(entries), "now_us": 400e6, "entries": entries}
+    found = browser.driver.execute_script(
+        KNOWN + "forget(); takeTrace(arguments[0]); return of(lanes.get(1));", trace)
+    assert found == slices
+
+
+@pytest.mark.slow
+def test_the_timeline_forgets_what_it_knew_before_entries_that_it_has_missed(port, browser):
+    browser.driver.get(f"http://127.0.0.1:{port}/")
+    until("the page is live", lambda: browser.text("#link") == "live")
+    seen = {"first": 0, "next": 2, "now_us": 300e6, "entries": [[299e6, 1, 0, "join", 0], [300e6, 1, 0, "bring"]]}
+    missed = {"first": 9, "next": 10, "now_us": 400e6, "entries": [[399e6, 1, 0, "release", 0, 5]]}
+    found = browser.driver.execute_script(
+        KNOWN + "forget(); takeTrace(arguments[0]); takeTrace(arguments[1]); return of(lanes.get(1));", seen, missed)
+    assert found == [["move-out", 399e6, 399e6]]
+
+
 @pytest.mark.slow
 def test_the_scheduler_goes_away_and_comes_back(node, port, browser):  # noqa: F811
     busy_node(node)
