@@ -98,8 +98,7 @@ int feature_file_write(const char *path, const char *text)
 	if ((size_t)snprintf(temporary, sizeof(temporary), "%.*s.%s.new", (int)(slash + 1 - path),
 			     path, slash + 1) >= sizeof(temporary))
 		return -ENAMETOOLONG;
-	(void)unlink(temporary); /* of a plugin that died here */
-	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	fd = fd_create(AT_FDCWD, temporary, 0644);
 	if (fd < 0)
 		return -errno;
 	n = write(fd, text, len);

@@ -5,6 +5,8 @@
 /* FD_CLEANUP int fd = -1: closes the descriptor at the end of its scope. */
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Closes fd, which may be negative. Keeps errno. Returns -1, for "fd = fd_close(fd)". */
@@ -41,6 +43,16 @@ static inline ssize_t fd_read_whole(int fd, char *ret, size_t size)
 	}
 	ret[len] = '\0';
 	return len < size - 1 ? (ssize_t)len : -EFBIG;
+}
+
+/*
+ * Opens a new file for writing, in the place of whatever has its name: opening that could wait for
+ * a reader of a pipe, or write over another file that a hard link shares. Or -1 with errno.
+ */
+static inline int fd_create(int dir_fd, const char *name, mode_t mode)
+{
+	(void)unlinkat(dir_fd, name, 0);
+	return openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
 }
 
 #define FD_CLEANUP __attribute__((cleanup(fd_cleanup)))

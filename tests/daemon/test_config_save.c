@@ -104,6 +104,34 @@ static void a_file_that_others_may_write_is_left_as_it_is(void **state)
 	assert_string_equal(saved("name"), "5");
 }
 
+/* The new file's name is in the place of a pipe that nobody reads, or of another file's second
+ * name. */
+static void what_has_the_new_file_s_name_is_replaced(void **state)
+{
+	char text[CONFIG_FILE_TEXT_LEN], other[80], found[16] = "";
+	FILE *f;
+
+	(void)state;
+	assert_int_equal(mkfifo(new_path, 0600), 0);
+	assert_int_equal(config_save(path, "name", "5", text), 0);
+	assert_string_equal(saved("name"), "5");
+
+	(void)snprintf(other, sizeof(other), "%s/other", folder);
+	f = fopen(other, "w");
+	assert_non_null(f);
+	assert_true(fputs("precious", f) >= 0);
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(link(other, new_path), 0);
+	assert_int_equal(config_save(path, "name", "6", text), 0);
+	assert_string_equal(saved("name"), "6");
+	f = fopen(other, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(found, sizeof(found), f));
+	assert_int_equal(fclose(f), 0);
+	assert_string_equal(found, "precious");
+	assert_int_equal(unlink(other), 0);
+}
+
 static int make_folder(void **state)
 {
 	(void)state;
@@ -128,6 +156,7 @@ int main(void)
 		cmocka_unit_test(a_value_comes_back_as_it_was_and_replaces_the_earlier_one),
 		cmocka_unit_test(a_value_that_could_not_be_read_again_changes_nothing),
 		cmocka_unit_test(a_file_that_others_may_write_is_left_as_it_is),
+		cmocka_unit_test(what_has_the_new_file_s_name_is_replaced),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

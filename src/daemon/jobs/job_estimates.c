@@ -94,7 +94,7 @@ static void estimates_read(struct server *server)
 /* 0 or -errno. */
 static int estimates_write(const char *path, const char *text, size_t len)
 {
-	FD_CLEANUP int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	FD_CLEANUP int fd = fd_create(AT_FDCWD, path, 0600);
 	size_t n = 0;
 
 	if (fd < 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/settings/config_save.h"
 
+#include "util/fd.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ int config_save(const char *path, const char *name, const char *value,
 	if (r == CONFIG_FILE_E_BAD)
 		return r;
 	(void)snprintf(new_path, sizeof(new_path), "%s.new", path);
-	fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	fd = fd_create(AT_FDCWD, new_path, 0644);
 	r = fd < 0 ? -errno : save_write(fd, &file, name, value);
 	config_file_deinit(&file);
 	if (r) {

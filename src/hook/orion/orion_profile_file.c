@@ -10,6 +10,7 @@
 
 #include "core/orion/kernel_profile_text.h"
 #include "hook/base/hook_log.h"
+#include "util/fd.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -145,11 +146,14 @@ static char *file_print(size_t *ret_len)
 
 static int file_write(const char *path, const char *text, size_t len)
 {
-	FILE *f = fopen(path, "we");
-	int r;
+	int r, fd = fd_create(AT_FDCWD, path, 0666);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
 
-	if (!f)
-		return -errno;
+	if (!f) {
+		r = -errno;
+		(void)fd_close(fd);
+		return r;
+	}
 	r = fwrite(text, 1, len, f) == len ? 0 : -errno;
 	if (fclose(f) != 0 && r == 0)
 		r = -errno;
