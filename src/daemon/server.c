@@ -140,7 +140,7 @@ static void server_log_another(const struct server *server)
 /* r: of listener_open(). Returns -errno. */
 static int server_log_not_listening(const struct server *server, int r)
 {
-	const struct listener *listener = &server->admission.listener;
+	const struct trusted_folder *folder = &server->admission.listener.folder;
 	const char *dir = server_dir(server);
 
 	switch (r) {
@@ -148,16 +148,17 @@ static int server_log_not_listening(const struct server *server, int r)
 		server_log_another(server);
 		return -EADDRINUSE;
 	case LISTENER_E_OWNER:
-		log_error("the socket's folder '%s' belongs to uid %u, who could put another"
-			  " scheduler in this one's place: run chown %u '%s', or set"
+		log_error("the socket's folder '%s' is not safe: '%s' belongs to uid %u, who could"
+			  " put another scheduler in this one's place: run chown %u '%s', or set"
 			  " NVSHARE_SOCK_DIR to another folder",
-			  dir, (unsigned int)listener->owner, (unsigned int)geteuid(), dir);
+			  dir, folder->path, (unsigned int)folder->owner, (unsigned int)geteuid(),
+			  folder->path);
 		return -EPERM;
 	case LISTENER_E_OPEN:
-		log_error("others may write to the socket's folder '%s' (mode %04o), and could put"
-			  " another scheduler in this one's place: run chmod go-w '%s', or set"
-			  " NVSHARE_SOCK_DIR to another folder",
-			  dir, (unsigned int)listener->mode, dir);
+		log_error("the socket's folder '%s' is not safe: others may write to '%s' (mode"
+			  " %04o), and could put another scheduler in this one's place: run chmod"
+			  " go-w '%s', or set NVSHARE_SOCK_DIR to another folder",
+			  dir, folder->path, (unsigned int)folder->mode, folder->path);
 		return -EPERM;
 	case LISTENER_E_LOCK:
 		log_error("'%s/scheduler.lock' is no file of uid %u: remove it, or set"

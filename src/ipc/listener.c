@@ -21,29 +21,13 @@
 
 #define SOCKET_MODE 0666
 
-/* Some systems give each user a group with the user's number, and a umask of 002. */
-static bool is_private_group(const struct stat *st)
-{
-	return st->st_uid == geteuid() && st->st_uid != 0 && st->st_gid == st->st_uid;
-}
-
-/* In a folder that others write to, only the sticky bit keeps them from renaming our files. */
 static int check_folder(struct listener *listener)
 {
-	mode_t others = S_IWGRP | S_IWOTH;
-	struct stat st;
+	int r = trusted_folder_check(listener->dir_fd, &listener->folder);
 
-	if (fstat(listener->dir_fd, &st) < 0)
-		return -errno;
-	if (is_private_group(&st))
-		others = S_IWOTH;
-	listener->owner = st.st_uid;
-	listener->mode = st.st_mode & 07777;
-	if (st.st_uid != 0 && st.st_uid != geteuid())
-		return LISTENER_E_OWNER;
-	if (st.st_mode & others && !(st.st_mode & S_ISVTX))
-		return LISTENER_E_OPEN;
-	return 0;
+	if (r <= 0)
+		return r;
+	return r == TRUSTED_FOLDER_E_OWNER ? LISTENER_E_OWNER : LISTENER_E_OPEN;
 }
 
 static bool is_own_file(const struct stat *st)

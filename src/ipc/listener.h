@@ -20,8 +20,9 @@
  * around bind().
  */
 
+#include "util/trusted_folder.h"
+
 #include <stdbool.h>
-#include <sys/types.h>
 
 struct listener {
 	int fd;      /* non-blocking; any user may connect */
@@ -30,15 +31,14 @@ struct listener {
 	bool is_stale;     /* clients of an earlier instance may be there */
 	bool is_passed;    /* a service manager owns the socket */
 	bool takes_rights; /* peers may have sent descriptors: the kernel did not refuse them */
-	uid_t owner;       /* the folder's owner */
-	mode_t mode;       /* the folder's permission bits */
+	struct trusted_folder folder; /* which one LISTENER_E_OWNER and _OPEN mean */
 };
 
 enum {
 	LISTENER_E_SUCCESS_,
 	LISTENER_E_TAKEN, /* another instance runs in the folder */
-	LISTENER_E_OWNER, /* the folder belongs to another user: see owner */
-	LISTENER_E_OPEN,  /* others may write to the folder: see mode */
+	LISTENER_E_OWNER, /* the folder, or one above it, belongs to another user: see folder */
+	LISTENER_E_OPEN,  /* others may write to it */
 	LISTENER_E_LOCK,  /* something else has the lock file's name */
 	LISTENER_E_OTHER, /* the service manager passed something else than this socket */
 };

@@ -156,6 +156,45 @@ static void only_a_file_that_nobody_else_writes_is_read(void **state)
 	assert_string_equal(text, "/tmp: it is no regular file");
 }
 
+static void only_a_file_in_a_folder_that_nobody_else_writes_to_is_read(void **state)
+{
+	char folder[] = "/tmp/nvshare-config-XXXXXX", path[64], link_path[64];
+	char text[CONFIG_FILE_TEXT_LEN];
+	struct config_file file = {.n = 0};
+	FILE *f;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	(void)snprintf(path, sizeof(path), "%s/a.yaml", folder);
+	(void)snprintf(link_path, sizeof(link_path), "%s.link", folder);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_true(fputs("tq: 5\n", f) >= 0);
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(symlink(path, link_path), 0);
+	for (int i = 0; i < 2; i++) {
+		const char *name = i ? link_path : path;
+
+		assert_int_equal(chmod(folder, 0755), 0);
+		assert_int_equal(config_file_read(name, &file, text), 0);
+		config_file_deinit(&file);
+		assert_int_equal(chmod(folder, 0777), 0);
+		assert_int_equal(config_file_read(name, &file, text), CONFIG_FILE_E_BAD);
+		assert_non_null(
+			strstr(text, ": others may write to the folder '/tmp/nvshare-config-"));
+		if (geteuid() != 0)
+			continue; /* nobody else can give folders away */
+		assert_int_equal(chmod(folder, 0755), 0);
+		assert_int_equal(chown(folder, 4242, 4242), 0);
+		assert_int_equal(config_file_read(name, &file, text), CONFIG_FILE_E_BAD);
+		assert_non_null(strstr(text, "' belongs to uid 4242, "));
+		assert_int_equal(chown(folder, 0, 0), 0);
+	}
+	assert_int_equal(unlink(link_path), 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +203,7 @@ int main(void)
 		cmocka_unit_test(a_key_that_is_there_twice_leaves_the_others_readable),
 		cmocka_unit_test(a_file_has_a_bound),
 		cmocka_unit_test(only_a_file_that_nobody_else_writes_is_read),
+		cmocka_unit_test(only_a_file_in_a_folder_that_nobody_else_writes_to_is_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -305,7 +305,7 @@ def fails_to_start(node_):
 def test_a_folder_of_another_user_is_an_error_that_says_what_to_do(node):
     os.chown(node.folder, NOBODY, NOBODY)
     said = fails_to_start(node)
-    assert f"the socket's folder '{node.folder}' belongs to uid {NOBODY}" in said
+    assert f"the socket's folder '{node.folder}' is not safe: '{node.folder}' belongs to uid {NOBODY}" in said
     assert f"run chown 0 '{node.folder}', or set NVSHARE_SOCK_DIR" in said
     assert list(node.folder.iterdir()) == []
 
@@ -313,7 +313,7 @@ def test_a_folder_of_another_user_is_an_error_that_says_what_to_do(node):
 def test_a_folder_that_others_may_write_to_is_an_error_that_says_what_to_do(node):
     node.folder.chmod(0o777)
     said = fails_to_start(node)
-    assert f"others may write to the socket's folder '{node.folder}' (mode 0777)" in said
+    assert f"others may write to '{node.folder}' (mode 0777)" in said
     assert f"run chmod go-w '{node.folder}', or set NVSHARE_SOCK_DIR" in said
     node.folder.chmod(0o1777)
     node.start()

@@ -183,7 +183,7 @@ static void a_folder_that_others_write_to_is_refused_unless_it_is_sticky(void **
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(chmod(f->dir, bad[i]), 0);
 		assert_refused(f, LISTENER_E_OPEN);
-		assert_int_equal(f->listener.mode, bad[i]);
+		assert_int_equal(f->listener.folder.mode, bad[i]);
 		assert_int_equal(access(f->lock, F_OK), -1);
 	}
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -201,8 +201,31 @@ static void a_folder_of_another_user_is_refused(void **state)
 		skip(); /* nobody else can give folders away */
 	assert_int_equal(chown(f->dir, SOMEBODY, SOMEBODY), 0);
 	assert_refused(f, LISTENER_E_OWNER);
-	assert_int_equal(f->listener.owner, SOMEBODY);
+	assert_int_equal(f->listener.folder.owner, SOMEBODY);
 	assert_int_equal(access(f->lock, F_OK), -1);
+}
+
+static void a_folder_below_one_that_others_can_replace_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	char above[sizeof(f->dir) + 8], below[sizeof(f->dir) + 16];
+
+	(void)snprintf(above, sizeof(above), "%s/above", f->dir);
+	(void)snprintf(below, sizeof(below), "%s/below", above);
+	assert_int_equal(mkdir(above, 0755), 0);
+	assert_int_equal(mkdir(below, 0755), 0);
+	assert_int_equal(chmod(above, 0757), 0);
+	assert_int_equal(listener_open(below, &f->listener), LISTENER_E_OPEN);
+	assert_non_null(strstr(f->listener.folder.path, "/above"));
+	assert_null(strstr(f->listener.folder.path, "/below"));
+	assert_int_equal(chmod(above, 0755), 0);
+	if (geteuid() == 0) { /* nobody else can give folders away */
+		assert_int_equal(chown(above, SOMEBODY, SOMEBODY), 0);
+		assert_int_equal(listener_open(below, &f->listener), LISTENER_E_OWNER);
+		assert_int_equal(f->listener.folder.owner, SOMEBODY);
+	}
+	assert_int_equal(rmdir(below), 0);
+	assert_int_equal(rmdir(above), 0);
 }
 
 static void a_user_may_use_folders_of_its_own_and_of_root_s(void **state)
@@ -449,6 +472,7 @@ int main(void)
 		TEST(a_link_in_the_new_socket_s_place_is_not_followed),
 		TEST(a_folder_that_others_write_to_is_refused_unless_it_is_sticky),
 		TEST(a_folder_of_another_user_is_refused),
+		TEST(a_folder_below_one_that_others_can_replace_is_refused),
 		TEST(a_user_may_use_folders_of_its_own_and_of_root_s),
 		TEST(a_user_s_own_group_may_write_there_and_no_other),
 		TEST(a_lock_file_is_a_file_of_our_own),

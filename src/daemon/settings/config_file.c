@@ -3,6 +3,7 @@
 
 #include "util/fd.h"
 #include "util/text.h"
+#include "util/trusted_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -282,6 +283,32 @@ static int check_owner(const char *path, const struct stat *info, char *ret_text
 	return CONFIG_FILE_E_BAD;
 }
 
+/* The same of the folder that the file is in. */
+static int check_folder(const char *path, int fd, char *ret_text)
+{
+	struct trusted_folder folder;
+	int r = trusted_folder_check_file(fd, &folder);
+
+	if (r == 0)
+		return 0;
+	if (r < 0)
+		(void)snprintf(ret_text, CONFIG_FILE_TEXT_LEN, "%.200s: its folder: %s", path,
+			       strerror(-r));
+	else if (r == TRUSTED_FOLDER_E_OWNER)
+		(void)snprintf(
+			ret_text, CONFIG_FILE_TEXT_LEN,
+			"%.200s: the folder '%.150s' belongs to uid %u, who could put another"
+			" file there: run chown on it",
+			path, folder.path, (unsigned int)folder.owner);
+	else
+		(void)snprintf(ret_text, CONFIG_FILE_TEXT_LEN,
+			       "%.200s: others may write to the folder '%.150s': run chmod go-w on"
+			       " it",
+			       path, folder.path);
+	text_sanitize(ret_text);
+	return CONFIG_FILE_E_BAD;
+}
+
 static int refuse_errno(const char *path, char *ret_text)
 {
 	(void)snprintf(ret_text, CONFIG_FILE_TEXT_LEN, "%.250s: %s", path, strerror(errno));
@@ -305,6 +332,8 @@ int config_file_read(const char *path, struct config_file *ret_file,
 	if (fd < 0 || fstat(fd, &info) < 0)
 		return refuse_errno(path, ret_text);
 	r = check_owner(path, &info, ret_text);
+	if (!r)
+		r = check_folder(path, fd, ret_text);
 	if (r)
 		return r;
 	bytes = malloc(CONFIG_FILE_BYTES_MAX);

@@ -36,7 +36,7 @@ struct config_file_entry {
 	enum config_file_kind kind;
 	uint32_t line;       /* from 1 */
 	uint32_t first_line; /* of an entry before it with the same key; 0: none */
-	char *text;    /* of a scalar; else NULL */
+	char *text;          /* of a scalar; else NULL */
 	char key[CONFIG_FILE_KEY_LEN];
 };
 
@@ -60,8 +60,8 @@ int config_file_parse(const char *name, const char *bytes, size_t len, struct co
 		      char ret_text[CONFIG_FILE_TEXT_LEN]);
 
 /*
- * The same of a file, which belongs to root or to this process's user, and which nobody else may
- * write. CONFIG_FILE_E_NONE writes no text.
+ * The same of a file, which belongs to root or to this process's user, in such a folder, and which
+ * nobody else may write. CONFIG_FILE_E_NONE writes no text.
  */
 int config_file_read(const char *path, struct config_file *ret_file,
 		     char ret_text[CONFIG_FILE_TEXT_LEN]);
