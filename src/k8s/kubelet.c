@@ -208,6 +208,19 @@ static void kubelet_detach(struct kubelet *kubelet)
 	kubelet->watch_fd = fd_close(kubelet->watch_fd);
 	kubelet->dir_fd = fd_close(kubelet->dir_fd); /* and its lock */
 	loop_timer_clear(&kubelet->timer);
+	loop_timer_clear(&kubelet->look);
+}
+
+/* A socket's time is that of its birth: nobody writes to it. */
+static bool kubelet_is_other_socket(struct kubelet *kubelet, const struct stat *stat)
+{
+	bool is_other = stat->st_ino != kubelet->seen_ino ||
+			stat->st_mtim.tv_sec != kubelet->seen_time.tv_sec ||
+			stat->st_mtim.tv_nsec != kubelet->seen_time.tv_nsec;
+
+	kubelet->seen_ino = stat->st_ino;
+	kubelet->seen_time = stat->st_mtim;
+	return is_other;
 }
 
 /* Compares the folder with what is known of it. has_news: a kubelet's socket has come. */
@@ -217,6 +230,8 @@ static void kubelet_look(struct kubelet *kubelet, bool has_news)
 	bool is_there =
 		fstatat(kubelet->dir_fd, KUBELET_SOCK, &stat, 0) == 0 && S_ISSOCK(stat.st_mode);
 
+	if (is_there && kubelet_is_other_socket(kubelet, &stat) && kubelet->watch_fd < 0)
+		has_news = true;
 	if (!kubelet_is_bound(kubelet)) {
 		int r = kubelet_bind(kubelet);
 
@@ -235,6 +250,28 @@ static void kubelet_look(struct kubelet *kubelet, bool has_news)
 	} else if (has_news || kubelet->state == KUBELET_ABSENT) {
 		kubelet_hurry(kubelet);
 	}
+}
+
+static void kubelet_lose_folder(struct kubelet *kubelet)
+{
+	log_warn("the folder %s is gone", kubelet->dir);
+	kubelet_detach(kubelet);
+	kubelet->retry_ns = KUBELET_RETRY_MIN_NS;
+	kubelet_retry(kubelet, KUBELET_NO_FOLDER);
+}
+
+static void kubelet_on_look(struct loop_timer *timer)
+{
+	struct kubelet *kubelet = container_of(timer, struct kubelet, look);
+	struct stat open_one, named;
+
+	if (fstat(kubelet->dir_fd, &open_one) < 0 || stat(kubelet->dir, &named) < 0 ||
+	    open_one.st_dev != named.st_dev || open_one.st_ino != named.st_ino) {
+		kubelet_lose_folder(kubelet);
+		return;
+	}
+	loop_timer_set(kubelet->loop, timer, kubelet->loop->now_ns + KUBELET_LOOK_NS);
+	kubelet_look(kubelet, false);
 }
 
 static void kubelet_on_news(void *context, struct event_source *source, uint32_t events)
@@ -256,31 +293,45 @@ static void kubelet_on_news(void *context, struct event_source *source, uint32_t
 			     !strcmp(event->name, KUBELET_SOCK));
 	}
 	if (is_gone) {
-		log_warn("the folder %s is gone", kubelet->dir);
-		kubelet_detach(kubelet);
-		kubelet->retry_ns = KUBELET_RETRY_MIN_NS;
-		kubelet_retry(kubelet, KUBELET_NO_FOLDER);
+		kubelet_lose_folder(kubelet);
 	} else if (n > 0) {
 		kubelet_look(kubelet, has_news);
 	}
 }
 
-/* 0, -errno or KUBELET_E_TAKEN. */
-static int kubelet_attach(struct kubelet *kubelet)
+/* 0 or -errno. */
+static int kubelet_watch(struct kubelet *kubelet)
 {
 	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE_SELF |
 			      IN_MOVE_SELF | IN_ONLYDIR;
+	const char *limit = "instances";
 
+	kubelet->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (kubelet->watch_fd >= 0) {
+		if (inotify_add_watch(kubelet->watch_fd, kubelet->dir, mask) >= 0)
+			return event_source_add(&kubelet->loop->poller, &kubelet->watch,
+						kubelet->watch_fd, EPOLLIN, kubelet_on_news);
+		limit = "watches";
+	}
+	if (errno != EMFILE && errno != ENOSPC)
+		return -errno;
+	log_warn("other programs have used up fs.inotify.max_user_%s: the folder %s is looked at"
+		 " each second instead",
+		 limit, kubelet->dir);
+	kubelet->watch_fd = fd_close(kubelet->watch_fd);
+	loop_timer_set(kubelet->loop, &kubelet->look, kubelet->loop->now_ns + KUBELET_LOOK_NS);
+	return 0;
+}
+
+/* 0, -errno or KUBELET_E_TAKEN. */
+static int kubelet_attach(struct kubelet *kubelet)
+{
 	kubelet->dir_fd = open(kubelet->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (kubelet->dir_fd < 0)
 		return -errno;
 	if (flock(kubelet->dir_fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? KUBELET_E_TAKEN : -errno;
-	kubelet->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	if (kubelet->watch_fd < 0 || inotify_add_watch(kubelet->watch_fd, kubelet->dir, mask) < 0)
-		return -errno;
-	return event_source_add(&kubelet->loop->poller, &kubelet->watch, kubelet->watch_fd, EPOLLIN,
-				kubelet_on_news);
+	return kubelet_watch(kubelet);
 }
 
 /* 0 or KUBELET_E_TAKEN. */
@@ -339,6 +390,7 @@ int kubelet_open(struct kubelet *kubelet, struct loop *loop, const char *dir, co
 		.watch_fd = -1,
 		.listen_fd = -1,
 		.timer.on_due = kubelet_on_timer,
+		.look.on_due = kubelet_on_look,
 		.retry_ns = KUBELET_RETRY_MIN_NS,
 	};
 	(void)snprintf(kubelet->endpoint, sizeof(kubelet->endpoint), "%s.sock", resource);

@@ -6,7 +6,8 @@
  * The plugin's socket in the kubelet's folder, and its registration there.
  *
  * A kubelet that starts deletes all sockets of the folder, makes its own, and knows no plugin. So
- * the folder is watched (inotify). The plugin binds its socket again when it is gone, and registers
+ * the folder is watched (inotify), or looked at each second where the node's limits leave no watch.
+ * The plugin binds its socket again when it is gone, and registers
  * when a kubelet's socket is new. A registration that fails, or that no ListAndWatch follows, is
  * tried again, later each time. Nothing blocks: a newer kubelet calls the plugin before it answers
  * Register.
@@ -26,6 +27,7 @@
 #define KUBELET_RETRY_MIN_NS 100000000ull
 #define KUBELET_RETRY_MAX_NS 30000000000ull
 #define KUBELET_WATCH_NS     10000000000ull /* after Register, time for ListAndWatch to come */
+#define KUBELET_LOOK_NS      1000000000ull
 #define KUBELET_BACKLOG      16
 
 enum kubelet_state {
@@ -54,12 +56,15 @@ struct kubelet {
 	int dir_fd, watch_fd, listen_fd; /* -1: none */
 	struct event_source watch, listener;
 	struct loop_timer timer;
+	struct loop_timer look; /* where there is no watch */
 	uint64_t retry_ns;
 	struct transport client;
 	bool is_client_done;
 	uint32_t n_watchers;
 	dev_t bound_dev; /* the own socket's file */
 	ino_t bound_ino;
+	ino_t seen_ino; /* the kubelet's socket, when it was looked at */
+	struct timespec seen_time;
 };
 
 /*

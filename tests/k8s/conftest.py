@@ -45,6 +45,7 @@ class Plugins:
         self.node = node_
         self.folder = folder  # of the kubelet; short, because a socket's path has 107 bytes at most
         self.running = []
+        self.prefix = []  # of the command
         self.library = node_.folder / "libnvshare.so"
         (node_.folder / "libnvshare.so.1.2.3").write_text("a library")
         self.library.symlink_to("libnvshare.so.1.2.3")
@@ -54,7 +55,7 @@ class Plugins:
         settings = {f"NVSHARE_PLUGIN_{name}": str(value) for name, value in env.items()}
         plugin = e2e.Program(
             f"plugin-{len(self.running)}",
-            [program or e2e.BUILD / "nvshare-device-plugin", *args],
+            [*self.prefix, program or e2e.BUILD / "nvshare-device-plugin", *args],
             {
                 "NVSHARE_SOCK_DIR": str(self.node.sock_dir),
                 "NVSHARE_PLUGIN_KUBELET_DIR": str(self.folder),

@@ -4,6 +4,7 @@
 import shutil
 import signal
 import socket
+import subprocess
 
 import pytest
 
@@ -11,6 +12,19 @@ from conftest import all_healthy, gpu_of, until
 from fake_kubelet import Kubelet
 
 
+# A user namespace in which nobody has a watch left.
+UNWATCHED = ["unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$0" "$@"']
+
+
+@pytest.fixture(params=["watched", "looked at"])
+def any_folder(request, plugins):
+    if request.param == "looked at":
+        if subprocess.run([*UNWATCHED, "true"], capture_output=True).returncode:
+            pytest.skip("no user namespace can be made here")
+        plugins.prefix = UNWATCHED
+
+
+@pytest.mark.usefixtures("any_folder")
 @pytest.mark.parametrize("calls", ["new", "old"])
 def test_both_orders_of_calls_end_in_healthy_devices(node, plugins, kubelet, calls):
     node.start_scheduler(NVSHARE_SIM_GPUS="2")
@@ -29,6 +43,18 @@ def test_both_orders_of_calls_end_in_healthy_devices(node, plugins, kubelet, cal
     assert not kubelet.options.pre_start_required
 
 
+def test_a_node_without_watches_is_told_which_limit_to_raise(node, plugins, kubelet):
+    plugins.prefix = UNWATCHED
+    if subprocess.run([*UNWATCHED, "true"], capture_output=True).returncode:
+        pytest.skip("no user namespace can be made here")
+    node.start_scheduler()
+    kubelet.start()
+    plugin = plugins.start()
+    kubelet.wait_devices(all_healthy)
+    assert plugin.output().count("fs.inotify.max_user_instances") == 1
+
+
+@pytest.mark.usefixtures("any_folder")
 def test_the_plugin_waits_for_a_kubelet_that_comes_later(node, plugins, kubelet):
     node.start_scheduler()
     plugin = plugins.start()
@@ -40,6 +66,7 @@ def test_the_plugin_waits_for_a_kubelet_that_comes_later(node, plugins, kubelet)
     assert plugin.output().count(" registered ") == 1
 
 
+@pytest.mark.usefixtures("any_folder")
 def test_each_restart_of_the_kubelet_leads_to_one_registration(node, plugins, kubelet):
     node.start_scheduler()
     kubelet.start()
@@ -67,6 +94,7 @@ def test_a_kubelet_that_takes_the_place_of_another_is_found_at_once(node, plugin
     other.stop()
 
 
+@pytest.mark.usefixtures("any_folder")
 def test_a_socket_that_is_deleted_is_bound_again_and_registered_again(node, plugins, kubelet):
     node.start_scheduler()
     kubelet.start()
@@ -124,6 +152,7 @@ def test_a_kubelet_that_hangs_up_or_talks_nonsense_is_tried_again(node, plugins,
     kubelet.wait_devices(all_healthy)
 
 
+@pytest.mark.usefixtures("any_folder")
 def test_a_folder_that_is_missing_or_made_anew_is_found(node, plugins, kubelet):
     node.start_scheduler()
     plugins.folder.rmdir()
