@@ -34,6 +34,7 @@ int main(int argc, char **argv)
 
 	main_open_standard();
 	log_open("nvshare-device-plugin", LOG_LEVEL_INFO, STDERR_FILENO);
+	log_limit(5, 100);
 	r = plugin_options_parse(argv + (argc > 0), getenv, &options, text);
 	if (r == PLUGIN_OPTIONS_E_BAD) {
 		log_error("%s", text);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/log.h"
 
+#include "util/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -31,7 +33,9 @@ static struct {
 	int fd;
 	uint64_t n_dropped;
 	uint64_t n_told; /* dropped lines that a log line has reported */
-} log_state = {"nvshare", LOG_LEVEL_WARN, LOG_SINK_POLLED, false, STDERR_FILENO, 0, 0};
+	/* of log_limit(): the time a line costs; what is left of burst_ns, as of the time at_ns */
+	uint64_t line_ns, burst_ns, left_ns, at_ns;
+} log_state = {.name = "nvshare", .level = LOG_LEVEL_WARN, .fd = STDERR_FILENO};
 
 /* The service manager names the journal's socket in JOURNAL_STREAM. fd may lead elsewhere since. */
 static bool is_journal(int fd)
@@ -85,6 +89,33 @@ void log_open(const char *name, enum log_level level, int fd)
 void log_omit_time(void)
 {
 	log_state.has_time = false;
+}
+
+void log_limit(uint32_t per_sec, uint32_t burst_max)
+{
+	log_state.line_ns = CLOCK_NS_PER_SEC / per_sec;
+	log_state.burst_ns = log_state.line_ns * burst_max;
+	log_state.left_ns = log_state.burst_ns;
+	log_state.at_ns = clock_now_ns();
+}
+
+/* A bucket that fills with time, from which each line takes its cost. */
+static bool is_within_limit(enum log_level level)
+{
+	uint64_t now_ns, passed_ns;
+
+	if (!log_state.line_ns || level == LOG_LEVEL_ERROR || log_is_on(LOG_LEVEL_DEBUG))
+		return true;
+	now_ns = clock_now_ns();
+	passed_ns = now_ns - log_state.at_ns;
+	log_state.at_ns = now_ns;
+	log_state.left_ns = passed_ns < log_state.burst_ns - log_state.left_ns
+				    ? log_state.left_ns + passed_ns
+				    : log_state.burst_ns;
+	if (log_state.left_ns < log_state.line_ns)
+		return false;
+	log_state.left_ns -= log_state.line_ns;
+	return true;
 }
 
 void log_set_level(enum log_level level)
@@ -145,11 +176,15 @@ static size_t line_begin(char *line, enum log_level level)
 }
 
 /* Adds the newline, and writes len bytes of line, or less if the newline would not fit. */
-static void write_line(char *line, size_t len)
+static void write_line(enum log_level level, char *line, size_t len)
 {
 	char told[LOG_LINE_MAX];
 	size_t told_len;
 
+	if (!is_within_limit(level)) {
+		log_state.n_dropped++;
+		return;
+	}
 	if (len > LOG_LINE_MAX - 1)
 		len = LOG_LINE_MAX - 1;
 	line[len++] = '\n';
@@ -185,7 +220,7 @@ void log_write(enum log_level level, const char *format, ...)
 	va_start(args, format);
 	len = format_line(line, level, format, args);
 	va_end(args);
-	write_line(line, len);
+	write_line(level, line, len);
 	errno = saved;
 }
 
@@ -202,7 +237,7 @@ int log_write_errno(enum log_level level, int r, const char *format, ...)
 	va_end(args);
 	len = line_len_after(len, snprintf(line + len, LOG_LINE_MAX - len, ": %s",
 					   text ? text : "unknown error"));
-	write_line(line, len);
+	write_line(level, line, len);
 	errno = saved;
 	return r;
 }

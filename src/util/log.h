@@ -36,6 +36,12 @@ void log_open(const char *name, enum log_level level, int fd);
 /* From now on lines have no time, for somebody who reads them at once. */
 void log_omit_time(void);
 
+/*
+ * From now on so many lines a second are written, after a burst that may be as large as burst_max;
+ * the others are dropped. Errors, and lines while the level is debug, are not limited.
+ */
+void log_limit(uint32_t per_sec, uint32_t burst_max);
+
 void log_set_level(enum log_level level);
 bool log_is_on(enum log_level level);
 uint64_t log_dropped(void); /* dropped lines so far */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/log.h"
 
+#include "util/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -16,6 +18,19 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* The time is the test's. */
+static uint64_t now_ns;
+
+uint64_t clock_now_ns(void)
+{
+	return now_ns;
+}
+
+void clock_nap(uint64_t ns)
+{
+	now_ns += ns;
+}
 
 /* What can be read from fd now, as a string. */
 static char *slurp(int fd, char *buf, size_t size)
@@ -234,6 +249,43 @@ static void a_file_gets_every_line_behind_what_is_there(void **state)
 	unlink(path);
 }
 
+/* The last test: the limit stays. */
+static void lines_beyond_the_limit_are_dropped_and_counted(void **state)
+{
+	char buf[4096];
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	make_journal(fds[1]);
+	log_open("prog", LOG_LEVEL_INFO, fds[1]);
+	log_info("tell what was dropped before");
+	(void)slurp(fds[0], buf, sizeof(buf));
+	log_limit(2, 3);
+	for (int i = 0; i < 7; i++)
+		log_info("%d", i);
+	log_error("an error");
+	assert_string_equal(slurp(fds[0], buf, sizeof(buf)),
+			    "prog: info: 0\nprog: info: 1\nprog: info: 2\n"
+			    "prog: warn: log-lines-dropped n=4\nprog: error: an error\n");
+	clock_nap(CLOCK_NS_PER_SEC / 2);
+	log_info("one more");
+	log_info("none");
+	assert_string_equal(slurp(fds[0], buf, sizeof(buf)), "prog: info: one more\n");
+	clock_nap(3600 * CLOCK_NS_PER_SEC);
+	for (int i = 0; i < 4; i++)
+		log_info("%d", i);
+	assert_string_equal(slurp(fds[0], buf, sizeof(buf)),
+			    "prog: warn: log-lines-dropped n=1\n"
+			    "prog: info: 0\nprog: info: 1\nprog: info: 2\n");
+	log_set_level(LOG_LEVEL_DEBUG);
+	for (int i = 0; i < 9; i++)
+		log_debug("%d", i);
+	assert_non_null(strstr(slurp(fds[0], buf, sizeof(buf)), "prog: debug: 8\n"));
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -245,6 +297,7 @@ int main(void)
 		cmocka_unit_test(a_full_socket_drops_and_counts),
 		cmocka_unit_test(a_reader_that_is_gone_does_no_harm),
 		cmocka_unit_test(a_file_gets_every_line_behind_what_is_there),
+		cmocka_unit_test(lines_beyond_the_limit_are_dropped_and_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
