@@ -172,6 +172,32 @@ def test_peers_that_send_slowly_end(node, http):  # noqa: F811
             sock.close()
 
 
+def is_open(sock):
+    """Whether the other side has not ended the connection."""
+    sock.setblocking(False)
+    try:
+        return bool(sock.recv(1))
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_the_oldest_connections_make_room_for_the_next(node, http, sent):  # noqa: F811
+    for i in range(200):
+        node.client(name=f"client-{i}")  # the answer is longer than a socket's buffers
+    socks = [connect(http) for _ in range(60)]
+    for sock in socks:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            sock.sendall(sent)
+    assert ask(http)[0] == 200
+    if not sent.endswith(b"\n"):
+        assert any(is_open(sock) for sock in socks), "it was answered before the time of all others was over"
+    for sock in socks:
+        sock.close()
+
+
 def test_peers_that_do_not_read_end(node, http):  # noqa: F811
     for i in range(200):
         node.client(name=f"client-{i}")  # the answer is longer than a socket's buffers

@@ -261,6 +261,31 @@ static enum MHD_Result http_on_request(void *context, struct MHD_Connection *con
 
 /* ---- connections ----------------------------------------------------------- */
 
+/* libmicrohttpd sees the end, and closes the descriptor. */
+static void http_end(struct http_listener *listener, struct http_connection *at)
+{
+	(void)shutdown(at->fd, SHUT_RDWR);
+	at->since_ns = listener->server->now_ns;
+	listener->is_ready = true;
+}
+
+/* The oldest one, other than newest, ends where all places are taken: the next to come finds one.
+ */
+static void http_keep_room(struct http_listener *listener, const struct http_connection *newest)
+{
+	struct http_connection *oldest = NULL;
+
+	for (uint32_t i = 0; i < HTTP_CONNECTIONS_MAX; i++) {
+		struct http_connection *at = &listener->connections[i];
+
+		if (at->fd < 0)
+			return;
+		if (at != newest && (!oldest || at->since_ns < oldest->since_ns))
+			oldest = at;
+	}
+	http_end(listener, oldest);
+}
+
 static void http_set_expiry(struct http_listener *listener)
 {
 	uint64_t oldest_ns = DEADLINE_NEVER;
@@ -295,11 +320,11 @@ static void http_on_connection(void *context, struct MHD_Connection *connection,
 				 ->connect_fd;
 		at->since_ns = listener->server->now_ns;
 		*place = at;
+		http_keep_room(listener, at);
 		return;
 	}
 }
 
-/* libmicrohttpd sees the end, and closes the descriptor. */
 static void http_on_expiry(struct server *server, struct deadline *deadline)
 {
 	struct http_listener *listener = container_of(deadline, struct http_listener, expiry);
@@ -309,10 +334,8 @@ static void http_on_expiry(struct server *server, struct deadline *deadline)
 
 		if (at->fd < 0 || server->now_ns - at->since_ns < HTTP_LIFE_NS)
 			continue;
-		(void)shutdown(at->fd, SHUT_RDWR);
-		at->since_ns = server->now_ns;
+		http_end(listener, at);
 	}
-	listener->is_ready = true;
 }
 
 /* ---- the loop -------------------------------------------------------------- */

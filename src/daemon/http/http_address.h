@@ -17,7 +17,7 @@
 #define HTTP_ADDRESSES_MAX   2
 #define HTTP_ADDRESS_LEN     128
 
-#define HTTP_CONNECTIONS_MAX 32 /* of one address; others wait in the socket's backlog */
+#define HTTP_CONNECTIONS_MAX 32 /* of one address: the oldest one makes room for the next */
 
 /* Of all addresses: connections, and two descriptors to listen. */
 #define HTTP_FDS_MAX (HTTP_ADDRESSES_MAX * (HTTP_CONNECTIONS_MAX + 2))
