@@ -406,5 +406,5 @@ int server_run(struct server *server)
 		server_settle(server);
 	}
 	flow_report(server, true);
-	return 0;
+	return server->admission.lost_r;
 }

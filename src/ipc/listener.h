@@ -23,6 +23,8 @@
 #include "util/trusted_folder.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
+#include <sys/un.h>
 
 struct listener {
 	int fd;      /* non-blocking; any user may connect */
@@ -31,6 +33,9 @@ struct listener {
 	bool is_stale;     /* clients of an earlier instance may be there */
 	bool is_passed;    /* a service manager owns the socket */
 	bool takes_rights; /* peers may have sent descriptors: the kernel did not refuse them */
+	struct sockaddr_un addr;
+	dev_t dev; /* the file of the socket's name, as it was bound or passed */
+	ino_t ino;
 	struct trusted_folder folder; /* which one LISTENER_E_OWNER and _OPEN mean */
 };
 
@@ -55,6 +60,17 @@ int listener_open(const char *dir, struct listener *ret);
  * accept4(). It is non-blocking, and ready for sock_next() if takes_rights.
  */
 int listener_accept(const struct listener *listener);
+
+/* Whether the names of folder, lock and socket still lead to them. */
+bool listener_is_whole(const struct listener *listener);
+
+/*
+ * Makes lock and socket anew where their names have been removed. A new socket belongs to this
+ * process, also where a service manager passed the one before. *ret_old_fd: that one, which the
+ * caller owns, and whose connections are to be accepted first; -1: it stays. 0, or as
+ * listener_open(): nothing has changed. -ESTALE: the folder's name leads elsewhere.
+ */
+int listener_renew(struct listener *listener, int *ret_old_fd);
 
 /* Removes the socket's name from the folder, unless a service manager owns it. */
 void listener_unlink(const struct listener *listener);

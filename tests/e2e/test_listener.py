@@ -323,3 +323,32 @@ def test_a_lock_file_that_is_none_is_an_error_that_says_what_to_do(node):
     (node.folder / "scheduler.lock").symlink_to("/dev/null")
     said = fails_to_start(node)
     assert f"'{node.folder}/scheduler.lock' is no file of uid {os.geteuid()}: remove it" in said
+
+
+# ---- the socket's name ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("removed", [["scheduler.sock"], ["scheduler.sock", "scheduler.lock"]])
+def test_a_socket_that_somebody_removes_is_there_again(node, removed):
+    """New clients come, and those that are there stay."""
+    node.start()
+    before = node.client(name="before")
+    for i in range(3):
+        for name in removed:
+            (node.folder / name).unlink()
+        until("all names", lambda: all((node.folder / name).exists() for name in removed))
+        node.client(name=f"after-{i}")
+    node.expect_log("or its lock was removed, and is there again")
+    assert node.n_clients() == 4
+    assert not before.pending()
+
+
+def test_a_folder_that_is_moved_away_ends_the_scheduler(node):
+    node.start()
+    away = pathlib.Path(f"{node.folder}-away")
+    node.folder.rename(away)
+    try:
+        assert node.process.wait(PATIENCE) == 1
+    finally:
+        away.rename(node.folder)
+    node.expect_log("cannot be made anew (Stale file handle): this scheduler ends, start it again")

@@ -435,8 +435,26 @@ static void a_name_that_no_longer_leads_to_a_socket_is_refused(void **state)
 	pass_socket(f, SOCK_SEQPACKET);
 	assert_int_equal(unlink(f->path), 0);
 	assert_int_equal(symlink(f->secret, f->path), 0);
-	assert_refused(f, -ESTALE);
+	assert_refused(f, -EEXIST);
 	assert_int_equal(mode_of(f->secret), 0600);
+}
+
+/* By hand, or a cleaner of /run: the service manager does not know, and passes it again. */
+static void a_passed_socket_whose_name_is_gone_is_replaced(void **state)
+{
+	struct fixture *f = *state;
+	int fd;
+
+	for (int i = 0; i < 2; i++) {
+		pass_socket(f, SOCK_SEQPACKET);
+		assert_int_equal(unlink(f->path), 0);
+		start(f);
+		assert_false(f->listener.is_passed);
+		fd = sock_connect(f->dir);
+		assert_true(fd >= 0);
+		(void)fd_close(fd);
+		stop(f); /* as one that was killed: in the second round its name leads to nobody */
+	}
 }
 
 static void the_rules_of_the_folder_hold_for_a_passed_socket(void **state)
@@ -446,6 +464,59 @@ static void the_rules_of_the_folder_hold_for_a_passed_socket(void **state)
 	pass_socket(f, SOCK_SEQPACKET);
 	assert_int_equal(chmod(f->dir, 0777), 0);
 	assert_refused(f, LISTENER_E_OPEN);
+}
+
+static void a_socket_whose_name_is_gone_is_made_anew(void **state)
+{
+	struct fixture *f = *state;
+	int early, late, old_fd;
+	struct listener second;
+
+	start(f);
+	assert_true(listener_is_whole(&f->listener));
+	early = sock_connect(f->dir);
+	assert_int_equal(unlink(f->path), 0);
+	assert_int_equal(unlink(f->lock), 0);
+	assert_false(listener_is_whole(&f->listener));
+	assert_int_equal(listener_renew(&f->listener, &old_fd), 0);
+	assert_true(listener_is_whole(&f->listener));
+	assert_int_equal(mode_of(f->path), 0666);
+	assert_int_equal(listener_open(f->dir, &second), LISTENER_E_TAKEN);
+	(void)fd_close(accept(old_fd, NULL, NULL));
+	(void)fd_close(old_fd);
+	late = sock_connect(f->dir);
+	assert_true(early >= 0 && late >= 0);
+	(void)fd_close(early);
+	(void)fd_close(late);
+	late = listener_accept(&f->listener);
+	assert_true(late >= 0);
+	(void)fd_close(late);
+}
+
+static void what_has_taken_the_place_of_the_socket_or_its_folder_stays(void **state)
+{
+	struct fixture *f = *state;
+	char away[sizeof(f->dir) + 8];
+	struct listener second;
+	int old_fd, fd;
+
+	start(f);
+	fd = f->listener.fd;
+	(void)snprintf(away, sizeof(away), "%s.away", f->dir);
+	assert_int_equal(rename(f->dir, away), 0);
+	assert_false(listener_is_whole(&f->listener));
+	assert_int_equal(listener_renew(&f->listener, &old_fd), -ESTALE);
+	assert_int_equal(f->listener.fd, fd);
+	assert_int_equal(rename(away, f->dir), 0);
+	assert_int_equal(unlink(f->path), 0);
+	assert_int_equal(unlink(f->lock), 0);
+	assert_int_equal(listener_open(f->dir, &second), 0);
+	assert_int_equal(listener_renew(&f->listener, &old_fd), LISTENER_E_TAKEN);
+	listener_unlink(&f->listener);
+	assert_true(listener_is_whole(&second));
+	(void)fd_close(second.fd);
+	(void)fd_close(second.lock_fd);
+	(void)fd_close(second.dir_fd);
 }
 
 static void a_path_that_is_too_long_is_an_error(void **state)
@@ -471,6 +542,8 @@ int main(void)
 		TEST(a_file_in_the_socket_s_place_is_kept),
 		TEST(a_link_in_the_new_socket_s_place_is_not_followed),
 		TEST(a_folder_that_others_write_to_is_refused_unless_it_is_sticky),
+		TEST(a_socket_whose_name_is_gone_is_made_anew),
+		TEST(what_has_taken_the_place_of_the_socket_or_its_folder_stays),
 		TEST(a_folder_of_another_user_is_refused),
 		TEST(a_folder_below_one_that_others_can_replace_is_refused),
 		TEST(a_user_may_use_folders_of_its_own_and_of_root_s),
@@ -483,6 +556,7 @@ int main(void)
 		PASSING(what_is_passed_to_another_process_is_left_alone),
 		PASSING(another_socket_than_ours_is_refused),
 		PASSING(a_name_that_no_longer_leads_to_a_socket_is_refused),
+		PASSING(a_passed_socket_whose_name_is_gone_is_replaced),
 		PASSING(the_rules_of_the_folder_hold_for_a_passed_socket),
 	};
 

@@ -11,7 +11,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -25,6 +27,9 @@
 
 /* The owner, as the reaper knows it, of a connection without a slot. */
 #define STRAY UINT32_MAX
+
+/* How often the folder is looked at where it cannot be watched. */
+#define LOOK_NS (60 * CLOCK_NS_PER_SEC)
 
 /* The listener rests so long if accepting fails and closing connections does not help. */
 #define LISTEN_REST_NS CLOCK_NS_PER_SEC
@@ -312,6 +317,73 @@ static int admission_listen(struct server *server)
 				server->admission.listener.fd, EPOLLIN, admission_on_connect);
 }
 
+/* ---- the socket's name --------------------------------------------------------- */
+
+/* Somebody may have removed a name, as a cleaner of /run does. New programs would not find it. */
+static void admission_check_name(struct server *server)
+{
+	struct admission *admission = &server->admission;
+	int old_fd, r;
+
+	if (listener_is_whole(&admission->listener) || server->is_ending)
+		return;
+	admission_accept(server);
+	r = listener_renew(&admission->listener, &old_fd);
+	if (!r && old_fd >= 0) {
+		event_source_remove(&admission->accepting);
+		admission_close_stray(server, old_fd);
+		r = deadline_is_set(&admission->rest) ? 0 : admission_listen(server);
+	}
+	if (!r) {
+		log_warn("the socket '%s' or its lock was removed, and is there again",
+			 admission->listener.addr.sun_path);
+		return;
+	}
+	log_error(
+		"the socket '%s' was removed and cannot be made anew (%s): this scheduler ends, start"
+		" it again",
+		admission->listener.addr.sun_path,
+		r < 0 ? strerror(-r) : "another scheduler, or another user, has its folder");
+	admission->lost_r = r;
+	server->is_ending = true;
+}
+
+static void admission_on_folder(void *context, struct event_source *source, uint32_t events)
+{
+	_Alignas(struct inotify_event) char bytes[4096];
+
+	(void)events;
+	while (read(source->fd, bytes, sizeof(bytes)) > 0)
+		;
+	admission_check_name(context);
+}
+
+static void admission_on_look(struct server *server, struct deadline *deadline)
+{
+	deadline_set(&server->deadlines, deadline, server->now_ns + LOOK_NS);
+	admission_check_name(server);
+}
+
+/* Where nothing happens in the folder, this wakes nobody. */
+static void admission_watch(struct server *server)
+{
+	struct admission *admission = &server->admission;
+	char path[32];
+	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", admission->listener.dir_fd);
+	if (fd >= 0 && inotify_add_watch(fd, path, IN_DELETE | IN_MOVE | IN_MOVE_SELF) >= 0 &&
+	    event_source_add(&server->poller, &admission->folder, fd, EPOLLIN,
+			     admission_on_folder) == 0)
+		return;
+	log_warn("the socket's folder is looked at once a minute, since it cannot be watched: %s"
+		 " (fs.inotify.max_user_instances and max_user_watches are the usual limits)",
+		 strerror(errno));
+	(void)fd_close(fd);
+	admission->look.on_due = admission_on_look;
+	deadline_set(&server->deadlines, &admission->look, server->now_ns + LOOK_NS);
+}
+
 static void admission_on_rested(struct server *server, struct deadline *deadline)
 {
 	if (server->admission.n_strays >= ADMISSION_STRAYS_MAX || admission_listen(server))
@@ -331,5 +403,9 @@ int admission_open(struct server *server)
 	if (!r && server->admission.listener.takes_rights)
 		r = event_source_add(&server->poller, &server->admission.reaped, reaper->event_fd,
 				     EPOLLIN, admission_on_reaped);
-	return r ? r : admission_listen(server);
+	if (!r)
+		r = admission_listen(server);
+	if (!r)
+		admission_watch(server);
+	return r;
 }
