@@ -121,6 +121,26 @@ def test_who_has_the_ticket_gets_the_chunks_in_order(node):  # noqa: F811
     assert other.contents(b"a" * 16, 100) in (STARTING, UNKNOWN)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give it up")
+@pytest.mark.parametrize("late", [False, True], ids=["before its first packet", "later"])
+def test_a_process_that_has_given_up_its_user_opens_nothing_of_it(node, late):  # noqa: F811
+    node.start()
+    owner, other = Sharer(node), Sharer(node)
+    assert owner.leave(TICKET, 2) == TAKEN
+    if late:
+        assert other.contents(TICKET, 2) == [0, 1]
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            os.setuid(65534)
+            found = other.contents(TICKET, 2) in (STARTING, UNKNOWN)
+            mine = other.leave(b"c" * 16, 1) == TAKEN and other.contents(b"c" * 16, 1) == [0]
+            os._exit(0 if found and mine else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert owner.contents(TICKET, 2) == [0, 1]
+
+
 def test_a_ticket_that_is_left_again_is_the_new_one(node):  # noqa: F811
     """An owner that has heard no answer does not know whether it was taken."""
     node.start()

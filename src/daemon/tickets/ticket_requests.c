@@ -226,7 +226,7 @@ static const char *tickets_on_deposit(struct server *server, struct ticket_link 
 static bool ticket_is_known_to(const struct ticket *ticket, const struct ticket_link *link)
 {
 	return (ticket->is_out || ticket->n_kept == ticket->memory.n_chunks) &&
-	       ticket->link->uid == link->uid && ticket->link->owner == link->owner;
+	       ticket->link->sender == link->sender && ticket->link->owner == link->owner;
 }
 
 /* Libraries that know nothing of memory that is out ask again while a scheduler starts. */
@@ -328,6 +328,7 @@ static void tickets_on_unmapped(struct server *server, struct ticket_link *link,
 const char *ticket_request(struct server *server, struct ticket_link *link,
 			   const struct ticket_packet *packet, struct pass_many *pass)
 {
+	link->sender = pass->uid;
 	link->obeys = link->obeys || packet->flags & TICKET_OBEYS;
 	switch ((enum ticket_type)packet->type) {
 	case TICKET_DEPOSIT:

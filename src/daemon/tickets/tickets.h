@@ -45,7 +45,8 @@ struct ticket_link {
 	bool is_over; /* its pair has ended, and its process has not; it has memory open */
 	bool obeys;   /* it has sent TICKET_OBEYS */
 	pid_t pid;
-	uid_t uid;
+	uid_t uid;              /* when it connected */
+	uid_t sender;           /* of its last packet: a process may give up its rights */
 	uint32_t owner;         /* peer::pod.owner */
 	uint32_t n_fds;         /* that are kept, or promised, for its tickets */
 	struct ticket *tickets; /* its own */
