@@ -341,14 +341,14 @@ apps: $(apps) $(plugins)
 ALL_UNIT_TESTS = $(unit_tests) $(unit_tests_sim) $(unit_tests_slurm) $(unit_tests_k8s) $(unit_tests_daemon) $(unit_tests_hook) $(if $(SAN),,$(unit_tests_simgpu))
 
 .PHONY: check
-check: check-unit check-sim check-house check-preload check-e2e check-api check-service check-kubernetes check-k8s ## all tests that a change needs
+check: check-unit check-sim check-house check-flaky check-preload check-e2e check-api check-service check-kubernetes check-k8s ## all tests that a change needs
 
 
 # Unit tests wait more than they compute, but not under a sanitizer.
 UNIT_JOBS ?= $(shell echo $$(($$(nproc) * $(if $(SAN),1,2))))
 .PHONY: check-unit
 check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,undefined or SAN=thread)
-	@scripts/run-tests $(UNIT_JOBS) $(B)/logs $(ALL_UNIT_TESTS)
+	@PYTHON=$(PYTHON) scripts/run-tests $(UNIT_JOBS) $(B)/logs $(ALL_UNIT_TESTS)
 
 # Simulation of scheduler and leases: one seed is the whole run. Replay: make sim SEED=n SEEDS=1
 SEED  ?= 1
@@ -503,8 +503,11 @@ $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/t
 HAS_XDIST = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo 1)
 XDIST      = $(if $(HAS_XDIST),-n 6)
 XDIST_SLOW = $(if $(HAS_XDIST),-n 3)
-PYTEST = NVSHARE_BUILD=$(abspath $(B)) $(PYTHON) -m pytest -q -p no:cacheprovider
-.PHONY: check-preload check-e2e check-api check-service check-kubernetes check-containers check-k8s check-operator check-e2e-slow check-e2e-deep check-gang-schedules check-prometheus check-slurm
+PYTEST = NVSHARE_BUILD=$(abspath $(B)) PYTHON=$(PYTHON) scripts/run-pytest
+.PHONY: check-flaky check-preload check-e2e check-api check-service check-kubernetes check-containers check-k8s check-operator check-e2e-slow check-e2e-deep check-gang-schedules check-prometheus check-slurm
+# What runs the other tests judges no test of itself.
+check-flaky: ## tests that fail run again, and what is never flaky
+	$(PYTHON) -m pytest -q -p no:cacheprovider tests/flaky
 check-preload: all apps $(fixtures)
 	$(PYTEST) $(XDIST) tests/hook/preload
 # With the library that looks at the order of its mutexes; check-e2e-slow has the one that is installed.

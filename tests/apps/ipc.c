@@ -21,7 +21,7 @@ static const char help[] =
 	"  get P OFFSET    \"handle HEX\"\n"
 	"  open P HEX      \"done\"\n"
 	"  look P          \"base OFFSET size BYTES ordinal N legacy N\", as the driver says\n"
-	"  fill P WORDS SEED | verify P WORDS SEED   verify: \"right\" or \"wrong N\"\n"
+	"  fill P WORDS SEED | verify P WORDS SEED   verify: \"right\" or \"WRONG N\"\n"
 	"  copy P Q BYTES  from Q to P\n"
 	"  spin MS         leaves the GPU busy for so long\n"
 	"  fork            \"forked PID\"; the child lives until it is killed\n"
@@ -94,7 +94,7 @@ static void say_whether_right(CUdeviceptr ptr, uint64_t n, uint32_t seed)
 	uint32_t n_wrong = app_verify(&app, ptr, n, seed, NULL);
 
 	if (n_wrong)
-		printf("wrong %u\n", n_wrong);
+		printf("WRONG %u\n", n_wrong);
 	else
 		printf("right\n");
 }

@@ -115,7 +115,7 @@ static void file_read(const struct rank *rank, const char *name, unsigned int in
 	file_path(path, sizeof(path), name, index);
 	while (!(file = fopen(path, "rbe"))) {
 		if (app_now_ns() >= end_ns)
-			app_exit(APP_EXIT_WRONG, "rank %u: no %s of rank %u", rank->index, name,
+			app_exit(APP_EXIT_LATE, "rank %u: no %s of rank %u", rank->index, name,
 				 index);
 		app_sleep_ms(RING_POLL_MS);
 	}
@@ -245,8 +245,7 @@ static void run_round(struct rank *rank, uint32_t round)
 				   rank->stream));
 	APP_CALL(cuStreamSynchronize(rank->stream));
 	if (rank->seen[1])
-		app_exit(APP_EXIT_WRONG, "rank %u: no peer in round %u", rank->index,
-			 rank->seen[1]);
+		app_exit(APP_EXIT_LATE, "rank %u: no peer in round %u", rank->index, rank->seen[1]);
 	if (rank->seen[2])
 		app_exit(APP_EXIT_WRONG, "rank %u: round %u is lost in its peer's memory",
 			 rank->index, rank->seen[2]);

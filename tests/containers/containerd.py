@@ -6,10 +6,14 @@ import os
 import pathlib
 import secrets
 import subprocess
+import sys
 import time
 import uuid
 
-PATIENCE = 60.0
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "flaky"))
+
+from verdict import PATIENCE  # noqa: E402
+
 SECCOMP = pathlib.Path("/usr/share/containers/seccomp.json")
 MOUNTS = [
     {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]},

@@ -11,4 +11,4 @@ e2e = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(e2e)
 
 node = e2e.node
-pytest_runtest_makereport = e2e.pytest_runtest_makereport
+pytest_plugins = e2e.pytest_plugins

@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from wire import PATIENCE  # noqa: E402
 
+pytest_plugins = ["flaky"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NVSHARE_BUILD", ROOT / "build" / "plain")).resolve()
 LIBRARY = os.environ.get("NVSHARE_LIBRARY")
@@ -250,18 +251,3 @@ def node(tmp_path):
     made = Node(tmp_path)
     yield made
     made.close()
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    """When a test fails, what every program of its node said."""
-    outcome = yield
-    report = outcome.get_result()
-    made = item.funcargs.get("node") if hasattr(item, "funcargs") else None
-    if report.when != "call" or not report.failed or made is None:
-        return
-    for path in sorted(made.folder.glob("*.out")):
-        lines = path.read_text(errors="replace").splitlines()
-        lines = [line for line in lines if "GET_STATUS" not in line]
-        telling = [line for line in lines if " debug: message " not in line]  # of those there are thousands
-        report.sections.append((path.name, "\n".join(telling[-90:])))

@@ -13,6 +13,7 @@ CARD = 128 * MIB
 ROUND_US = 1000
 RING_PATIENCE = 120
 FOR_EVER = 1 << 30
+LATE = 5  # enum app_exit
 NO_PEER = r"ring: rank {}: no peer in round \d+\n"
 
 
@@ -49,7 +50,7 @@ def expect_as_undisturbed(node, n, memory, seed, *programs):
         program.expect_verified()
     found = results(*programs)
     [n_rounds] = {re.search(r"rounds=(\d+)", line).group(1) for line in found}
-    assert found == undisturbed(node, n, n_rounds, memory, seed)
+    assert found == undisturbed(node, n, n_rounds, memory, seed), "WRONG: something else than alone"
 
 
 class Ring:

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import deep, until
 from rings import (
-    FOR_EVER, NO_PEER, RING_PATIENCE, Ring, ThreadRing, finish, n_entries, part, results, ring_args, run_until_stopped,
+    FOR_EVER, LATE, NO_PEER, RING_PATIENCE, Ring, ThreadRing, finish, n_entries, part, results, ring_args, run_until_stopped,
     single, start, stopped, undisturbed, wait_until_ready,
 )
 from scheduler_trace import BRING, GRANT, LEAVE, RELEASE, STOP, Trace
@@ -42,7 +42,7 @@ def test_a_rank_without_its_peer_says_so(node):
     ring.ranks[0].kill()
     ring.ranks[0].wait()
     node.flag("go").touch()  # not before: while both live, one that a busy machine delays is none that is missing
-    assert re.search(NO_PEER.format(1), ring.ranks[1].expect(1))
+    assert re.search(NO_PEER.format(1), ring.ranks[1].expect(LATE))
 
 
 def test_a_process_on_two_gpus_takes_turns_with_others_on_each(node):
@@ -103,7 +103,7 @@ def test_a_member_that_is_killed_in_a_switch_stops_nobody_else(node, moment, end
         mate.kill()
         assert mate.wait() == -signal.SIGKILL
     else:
-        out = mate.expect(1)
+        out = mate.expect(LATE)
         assert re.search(NO_PEER.format(doomed.ranks.index(mate)), out), out
     node.flag("rounds").touch()
     other.expect()

@@ -13,8 +13,18 @@
  * and the choice of backend.
  */
 
+#include <inttypes.h>
+
 #include "fake_addresses.h"
 #include "hook/host/hostpool.h"
+
+/* Contents of memory. A test that says WRONG is never flaky (tests/README.md). */
+#define assert_contents(found, right)                                                   \
+	do {                                                                            \
+		uint64_t found_ = (found), right_ = (right);                            \
+		if (found_ != right_)                                                   \
+			fail_msg("WRONG: %#" PRIx64 ", not %#" PRIx64, found_, right_); \
+	} while (0)
 
 /* Host memory is unused, and goes; what was on its way, too. */
 static inline void fake_give_back_host_memory(void)

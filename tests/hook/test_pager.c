@@ -39,7 +39,7 @@ static void verify(CUdeviceptr ptr, size_t size, uint32_t seed)
 
 	for (size_t i = 0; i < size; i += step_of(size))
 		n_wrong += p[i] != (unsigned char)((seed + i) * 2654435761u >> 24 | 1);
-	assert_int_equal(n_wrong, 0);
+	assert_contents(n_wrong, 0);
 }
 
 static CUdeviceptr allocate(size_t size)
@@ -198,7 +198,7 @@ static void fifty_thousand_small_ones_live_and_die(void **state)
 	assert_int_equal(pager_evict(0, UINT64_MAX, false, &move), NVSHARE_OUTCOME_SUCCESS);
 	assert_int_equal(pager_restore(0, &move), NVSHARE_OUTCOME_SUCCESS);
 	for (size_t i = 0; i < N; i++)
-		assert_int_equal(*(uint32_t *)bytes_at(ptrs[i]), i);
+		assert_contents(*(uint32_t *)bytes_at(ptrs[i]), i);
 	for (size_t i = 0; i < N; i++)
 		release(ptrs[i * 7919 % N]);
 	assert_true(fake.used <= FAKE_GRANULE); /* one spare chunk */

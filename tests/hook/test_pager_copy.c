@@ -89,7 +89,7 @@ static void expect_host_has(unsigned char value)
 		const unsigned char *bytes = part->addr;
 
 		for (size_t i = 0; i < part->size; i += 4096)
-			assert_int_equal(bytes[i], value);
+			assert_contents(bytes[i], value);
 	}
 }
 

@@ -59,7 +59,7 @@ static int tear_down(void **state)
 {
 	(void)fake_rm_teardown(state);
 	for (size_t i = 0; i < N_BIG; i++)
-		assert_int_equal(words(big[i])[i], 0x1234 + i);
+		assert_contents(words(big[i])[i], 0x1234 + i);
 	pager_context_gone(FAKE_CTX);
 	assert_int_equal(fake.used, 0);
 	fake_give_back_host_memory();

@@ -101,10 +101,8 @@ static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
 static void verify(void)
 {
 	for (size_t i = 0; i < N; i++) {
-		for (size_t j = 0; j < BYTES / 4; j++) {
-			if (words(big[i])[j] != (uint32_t)(i * 77 + j))
-				fail_msg("allocation %zu, word %zu", i, j);
-		}
+		for (size_t j = 0; j < BYTES / 4; j++)
+			assert_contents(words(big[i])[j], (uint32_t)(i * 77 + j));
 	}
 }
 
@@ -224,7 +222,7 @@ static void a_new_allocation_gets_nothing_of_others(void **state)
 	assert_int_equal(allocate(BYTES, &fresh), CUDA_SUCCESS);
 	assert_int_equal(n_imports, 0);
 	for (size_t j = 0; j < BYTES / 4; j++)
-		assert_int_equal(words(fresh)[j], 0);
+		assert_contents(words(fresh)[j], 0);
 	assert_true(pager_free(fresh, &res));
 	(void)restore();
 	verify();

@@ -68,7 +68,7 @@ static inline void verify(CUdeviceptr ptr, size_t size, uint32_t seed)
 
 	for (size_t i = 0; i < size / 4; i += 61)
 		n_wrong += words(ptr)[i] != (uint32_t)i * 2654435761u + seed;
-	assert_int_equal(n_wrong, 0);
+	assert_contents(n_wrong, 0);
 }
 
 /* What cuMemAlloc gives and cuMemFree takes. */

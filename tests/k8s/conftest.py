@@ -23,7 +23,7 @@ _spec.loader.exec_module(e2e)
 
 until = e2e.until
 node = e2e.node
-pytest_runtest_makereport = e2e.pytest_runtest_makereport
+pytest_plugins = e2e.pytest_plugins
 
 # The same plugin under sanitizers, for what is hostile; else that of the build.
 CHECKED = os.environ.get("NVSHARE_CHECKED_PLUGIN")

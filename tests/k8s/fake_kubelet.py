@@ -13,9 +13,9 @@ import subprocess
 import threading
 
 import grpc
+from wire import PATIENCE
 
 HERE = pathlib.Path(__file__).resolve().parent
-PATIENCE = 900  # seconds; only a failure takes so long
 
 
 def make_stubs(folder):

@@ -2,15 +2,18 @@
 """A machine with a simulated GPU, and a user of it who may use sudo. manager.py is its process 1."""
 
 import os
+import pathlib
 import pty
 import select
 import subprocess
 import sys
 import time
 
-from root_files import GPU_STATE, HERE, HOME, UID, USER
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "flaky"))
 
-PATIENCE = 120
+from root_files import GPU_STATE, HERE, HOME, UID, USER  # noqa: E402
+from verdict import PATIENCE  # noqa: E402
+
 ENV = {
     "HOME": HOME,
     "USER": USER,

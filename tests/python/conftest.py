@@ -18,7 +18,7 @@ _spec.loader.exec_module(e2e)
 
 until = e2e.until
 node = e2e.node
-pytest_runtest_makereport = e2e.pytest_runtest_makereport
+pytest_plugins = e2e.pytest_plugins
 
 MODULES = f"{ROOT / 'src' / 'python'}:{HERE}"
 sys.path.insert(0, str(ROOT / "src" / "python"))

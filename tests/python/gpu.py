@@ -24,7 +24,7 @@ setp.lt.u64 %p1, %rd7, %rd4;
 ret;
 }
 """
-PATIENCE = 300.0  # seconds; only a failure takes so long
+PATIENCE = 120.0  # seconds; only a failure takes so long
 
 
 class Gpu:

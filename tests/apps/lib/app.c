@@ -27,7 +27,7 @@ void app_exit(int code, const char *fmt, ...)
 {
 	va_list ap;
 
-	fprintf(stderr, "%s: ", app_name);
+	fprintf(stderr, "%s: %s", app_name, code == APP_EXIT_WRONG ? "WRONG: " : "");
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);

@@ -16,16 +16,17 @@
 
 enum app_exit {
 	APP_EXIT_VERIFIED = 0,
-	APP_EXIT_WRONG = 1, /* contents or numbers are wrong */
+	APP_EXIT_WRONG = 1, /* contents or numbers are wrong: says WRONG */
 	APP_EXIT_USAGE = 2,
 	APP_EXIT_MEMORY = 3,  /* CUDA_ERROR_OUT_OF_MEMORY */
 	APP_EXIT_DRIVER = 4,  /* any other error of the driver */
+	APP_EXIT_LATE = 5,    /* another process did not come in time */
 	APP_EXIT_SKIPPED = 77 /* this driver or machine cannot do it */
 };
 
-#define APP_EXIT_HELP                                                                             \
-	"Exit: 0 verified, 1 wrong contents, 2 usage, 3 out of memory, 4 another driver error,\n" \
-	"77 not possible here. The driver is libcuda.so.1 of the library path;\n"                 \
+#define APP_EXIT_HELP                                                                                        \
+	"Exit: 0 verified, 1 wrong contents, 2 usage, 3 out of memory, 4 another driver error,\n"            \
+	"5 another process is late, 77 not possible here. The driver is libcuda.so.1 of the library path;\n" \
 	"NVSHARE_APP_RESOLVE=procaddress looks functions up as the CUDA runtime does.\n"
 
 struct app_kernels {

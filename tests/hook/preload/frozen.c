@@ -7,7 +7,7 @@
  *              beyond those the end of a context that still computes: "busy", or "can not"
  *   call       a thread makes that call: "calling", just before
  *   join       when that thread has ended: "returned"
- *   check      the contents: "right" or "wrong"
+ *   check      the contents: "right" or "WRONG"
  *   leave      gives its only context back: "left"
  *   come       makes one again: "here"
  *   free       the memory: "freed"
@@ -106,7 +106,7 @@ static const char *check(void)
 	if (call && call->clean)
 		call->clean(&blocker);
 	call = NULL;
-	return buffer_check_all(&buffer, &first) ? "wrong" : "right";
+	return buffer_check_all(&buffer, &first) ? "WRONG" : "right";
 }
 
 static const char *fork_child(void)

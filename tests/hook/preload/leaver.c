@@ -33,7 +33,7 @@ static void read_buffer(void)
 	if (cuda.cuMemcpyDtoH(&word, buffer.p, sizeof(word)) != CUDA_SUCCESS)
 		puts("read failed");
 	else
-		puts(buffer_check_all(&buffer, &first) ? "read wrong" : "read right");
+		puts(buffer_check_all(&buffer, &first) ? "read WRONG" : "read right");
 	(void)fflush(stdout);
 }
 

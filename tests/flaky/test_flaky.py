@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runners of tests: what runs again, what is flaky, what is red, and what a failure shows."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+
+import verdict  # noqa: E402
+
+SANITIZER = "==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x602000000010"
+# What a test does in its first run, in each, or in its first two; what follows is how it ends then.
+RACES = {
+    "fails once": ("1", "exit 1"),
+    "fails twice": ("12", "exit 1"),
+}
+REDS = {
+    "fails always": ("123", "exit 1"),
+    "crashes once": ("1", "kill -SEGV $$"),
+    "aborts once": ("1", "kill -ABRT $$"),
+    "is caught once": ("1", "echo 'Test failed with exception: Segmentation fault(11)'; exit 1"),
+    "is reported once": ("1", f"echo '{SANITIZER}'; exit 1"),
+    "is undefined once": ("1", "echo 'a.c:7:3: runtime error: signed integer overflow'; exit 1"),
+    "reads wrong data once": ("1", "echo 'oversub: WRONG: word 7'; exit 1"),
+    "differs once": ("1", "echo '1 bytes of 0x7f01 and 0x7f02 differ'; exit 1"),
+    "leaves a process once": ("1", "sleep 1000 >/dev/null 2>&1 & exit 0"),
+    "crashes the second time": ("12", "[ $n = 2 ] && kill -SEGV $$; exit 1"),
+}
+
+
+def run(*command, **env):
+    done = subprocess.run([str(part) for part in command], env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def shell(folder, name, case):
+    """A program that does so in those runs, and passes in the others."""
+    runs, then = case
+    path = folder / name.replace(" ", "-")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho >>{path}.runs\nn=$(wc -l <{path}.runs)\ncase '{runs}' in *$n*) {then} ;; esac\n")
+    path.chmod(0o755)
+    return path
+
+
+def n_runs(path):
+    return len(pathlib.Path(f"{path}.runs").read_text().splitlines())
+
+
+# ---- unit test programs ------------------------------------------------------------------
+
+
+IMPATIENT = "import sys, verdict, programs; verdict.PATIENCE = 0.2; sys.exit(programs.main(*sys.argv[1:]))"
+
+
+def run_programs(folder, *programs):
+    return run(sys.executable, "-B", "-c", IMPATIENT, 2, folder / "logs", *programs, PYTHONPATH=str(HERE))
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_program_that_passes_when_it_runs_again_is_flaky(tmp_path, name):
+    program = shell(tmp_path, name, RACES[name])
+    code, said = run_programs(tmp_path, shell(tmp_path, "passes", ("", "")), program)
+    assert code == 0, said
+    log = tmp_path / "logs" / f"{program.name}.log"
+    assert f"FLAKY {program} ({log})" in said.splitlines()
+    assert log.is_file() and "FAILED" not in said
+    assert n_runs(program) == len(RACES[name][0]) + 1 and n_runs(tmp_path / "passes") == 1
+
+
+@pytest.mark.parametrize("name", REDS)
+def test_a_program_is_red(tmp_path, name):
+    program = shell(tmp_path, name, REDS[name])
+    code, said = run_programs(tmp_path, program)
+    assert code == 1, said
+    assert f"FAILED {program} ({tmp_path}/logs/{program.name}.log)" in said.splitlines()
+    assert n_runs(program) == len(REDS[name][0])  # and not once more
+
+
+def test_a_simulation_is_red_at_once(tmp_path):
+    program = shell(tmp_path / "tests" / "sim", "a seed", RACES["fails once"])
+    code, said = run_programs(tmp_path, program)
+    assert code == 1 and n_runs(program) == 1, said
+
+
+def test_a_program_runs_again_alone_and_knows_it(tmp_path):
+    program = shell(tmp_path, "once", ("1", f"exit ${{{verdict.ALONE}:-1}}"))
+    others = [shell(tmp_path, f"waits {i}", ("1", f"while [ ! -e {program}.runs ]; do sleep 0.02; done")) for i in range(3)]
+    second = shell(tmp_path, "second", ("12", f"[ $n = 2 ] && [ ${verdict.ALONE} = 1 ] && exit 0; exit 1"))
+    code, said = run_programs(tmp_path, program, second, *others)
+    assert code == 0, said
+    lines = [line.split()[-1 if "ok" in line.split() else -3] for line in said.splitlines() if " ms " in line]
+    assert len(lines) == 7 and set(map(str, others)) <= set(lines[:5])  # the others had ended
+
+
+def test_when_more_fail_than_may_be_flaky_none_runs_again(tmp_path):
+    programs = [shell(tmp_path, f"race {i}", RACES["fails once"]) for i in range(4)]
+    code, said = run_programs(tmp_path, *programs)
+    assert code == 1 and said.count("FAILED ") == 4, said
+    assert [n_runs(program) for program in programs] == [1] * 4
+
+
+def test_a_program_that_hangs_is_ended_and_shows_its_stacks(tmp_path):
+    program = shell(tmp_path, "hangs", ("1", "sleep 1000"))
+    hasty = IMPATIENT.replace("sys.exit", "programs.LIMIT_S = 0.5; sys.exit")
+    code, said = run(sys.executable, "-B", "-c", hasty, 1, tmp_path / "logs", program, PYTHONPATH=str(HERE))
+    assert code == 0, said
+    log = (tmp_path / "logs" / "hangs.log").read_text()
+    assert "not within 0.5 s" in log and "sleep 1000" in log and "sleep: S (sleeping)" in log
+
+
+# ---- pytest ------------------------------------------------------------------------------
+
+
+CONFTEST = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import verdict
+verdict.PATIENCE = 0.2
+"""
+TEST = """
+import os, pathlib, subprocess
+
+def test_it(tmp_path):
+    done = subprocess.run([{program!r}], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          env={{**os.environ, "PLACE": str(tmp_path)}})
+    assert done.returncode == 0, done.stdout
+"""
+
+
+def make_tests(folder, cases):
+    programs = []
+    (folder / "tests").mkdir()
+    (folder / "tests" / "conftest.py").write_text(CONFTEST)
+    for name, case in cases.items():
+        programs.append(shell(folder, name, case))
+        path = folder / "tests" / f"test_{name.replace(' ', '_')}.py"
+        path.write_text(TEST.format(program=str(programs[-1])))
+    return programs
+
+
+def run_pytest(folder, *args):
+    return run(ROOT / "scripts" / "run-pytest", *args, folder / "tests", PYTHON=sys.executable, NVSHARE_BUILD=str(folder))
+
+
+has_xdist = subprocess.run([sys.executable, "-c", "import xdist"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+sides = pytest.mark.parametrize("args", [[], *([["-n", "2"]] if has_xdist else [])], ids=["one", "workers"][:1 + has_xdist])
+
+
+@sides
+def test_a_test_that_passes_when_it_runs_again_is_flaky(tmp_path, args):
+    programs = make_tests(tmp_path, RACES)
+    code, said = run_pytest(tmp_path, *args)
+    assert code == 0, said
+    lines = [line for line in said.splitlines() if line.startswith("FLAKY ")]
+    assert len(lines) == len(RACES) and "FAILED" not in said, said
+    for line in lines:
+        name, log = line.split()[1:]
+        assert name.endswith("::test_it") and "assert done.returncode == 0" in pathlib.Path(log.strip("()")).read_text()
+    assert [n_runs(program) for program in programs] == [2, 3]
+
+
+@sides
+def test_all_kinds_that_are_red(tmp_path, args):
+    programs = make_tests(tmp_path, REDS)
+    code, said = run_pytest(tmp_path, *args)
+    assert code == 1, said
+    assert "FLAKY" not in said
+    assert [n_runs(program) for program in programs] == [len(runs) for runs, _ in REDS.values()], said
+
+
+def test_a_red_test_does_not_hide_which_one_is_flaky(tmp_path):
+    make_tests(tmp_path, {"fails once": RACES["fails once"], "crashes once": REDS["crashes once"]})
+    code, said = run_pytest(tmp_path)
+    lines = said.splitlines()
+    assert code == 1
+    assert sum(line.startswith("FLAKY ") for line in lines) == sum(line.startswith("FAILED ") for line in lines) == 1, said
+
+
+def test_of_more_tests_than_may_be_flaky_none_runs_again(tmp_path):
+    programs = make_tests(tmp_path, {f"race {i}": RACES["fails once"] for i in range(4)})
+    code, said = run_pytest(tmp_path)
+    assert code == 1 and [n_runs(program) for program in programs] == [1] * 4, said
+
+
+def test_without_the_option_no_test_runs_again(tmp_path):
+    [program] = make_tests(tmp_path, {"fails once": RACES["fails once"]})
+    code, _ = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "flaky", tmp_path / "tests",
+                  PYTHONPATH=str(HERE), NVSHARE_BUILD=str(tmp_path))
+    assert code == 1 and n_runs(program) == 1
+
+
+def test_a_failure_shows_the_output_and_the_stacks_of_what_runs(tmp_path):
+    make_tests(tmp_path, {})
+    (tmp_path / "tests" / "test_waits.py").write_text(textwrap.dedent("""
+        import os, subprocess
+        def test_it(tmp_path):
+            (tmp_path / "program.out").write_text("I am slow\\n")
+            subprocess.Popen(["sleep", "1000"], env={**os.environ, "PLACE": str(tmp_path)})
+            assert False, "not within 120 s"
+        """))
+    code, said = run_pytest(tmp_path)
+    assert code == 1
+    assert "I am slow" in said and "sleep 1000" in said and "sleep: S (sleeping)" in said
+
+
+# ---- scripts/test ------------------------------------------------------------------------
+
+
+def run_stages(folder, *stages):
+    text = "; ".join(["source scripts/stages", *[f"stage 'stage {i}' sh -c '{stage}'" for i, stage in enumerate(stages)],
+                      "summary"])
+    return run("bash", "-c", f"cd {ROOT}; logs={folder}; {text}")
+
+
+@pytest.mark.parametrize("n, code", [(0, 0), (3, 0), (4, 1)])
+def test_three_flaky_tests_of_all_stages_are_listed_and_a_fourth_is_red(tmp_path, n, code):
+    stages = [f"echo FLAKY test_{i} [log_{i}]" for i in range(n)] + ["true"]
+    found, said = run_stages(tmp_path, *stages)
+    assert found == code, said
+    for i in range(n):
+        assert f"flaky: test_{i} [log_{i}]" in said.splitlines()
+    assert said.splitlines()[-1] == f"{n + 1} passed, {code} failed"
+
+
+def test_a_stage_that_fails_is_red(tmp_path):
+    found, said = run_stages(tmp_path, "true", "echo FAILED test_x; exit 1")
+    assert found == 1 and "  FAILED test_x" in said
+    assert said.splitlines()[-1] == "1 passed, 1 failed"
+
+
+def test_the_limit_is_the_same_in_both_places():
+    assert f"flaky_max={verdict.FLAKY_MAX}\n" in (ROOT / "scripts" / "stages").read_text()
