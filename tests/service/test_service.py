@@ -185,10 +185,15 @@ def capabilities(pid):
     return {line.split(":")[0]: int(line.split()[1], 16) for line in lines if line.startswith("Cap")}
 
 
-def start_pair(node):
-    """Two programs of one user that is neither root nor the scheduler's."""
+def share_gpu(node):
+    """Makes the files of the simulated node, for all users: a scheduler that begins without them finds no GPU."""
+    node.used()
     for path in [node.sim_dir, *node.sim_dir.iterdir()]:
         path.chmod(0o777)
+
+
+def start_pair(node):
+    """Two programs of one user that is neither root nor the scheduler's."""
     return [node.start(["setpriv", "--reuid", PROGRAM_UID, "--clear-groups", node.build / "tests/apps/oversub",
                         "--size", "80MiB", "--buffers", 10, "--passes", 1, "--until", node.flag("enough"),
                         "--name", f"p{i}", "--seed", i], f"p{i}", NVSHARE_DEBUG="1", NVSHARE_DRAIN_MS="0")
@@ -202,7 +207,7 @@ def handed_over(program):
 @needs_root
 def test_with_the_units_rights_alone_memory_is_handed_over(node, units):
     node.env.update(NVSHARE_SIM_MEMORY="128MiB", NVSHARE_SIM_CONTEXT="1MiB")
-    node.used()  # makes the files of the simulated node, which two users share here
+    share_gpu(node)
     shutil.chown(node.sock_dir, SERVICE_UID, SERVICE_UID)
     activate(node, *as_the_unit(units), NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="0.2")
     until("the scheduler answers", node.is_scheduler_up)
@@ -237,9 +242,7 @@ def allowed_calls(units):
 
 @needs_root
 def test_a_reload_of_the_unit_applies_a_file_and_fails_where_it_is_wrong(node, units):
-    node.used()  # makes the files of the simulated node
-    for path in [node.sim_dir, *node.sim_dir.iterdir()]:
-        path.chmod(0o777)
+    share_gpu(node)
     shutil.chown(node.sock_dir, SERVICE_UID, SERVICE_UID)
     file = node.folder / "nvshare.yaml"
     file.write_text("retry_sec: 5\n")

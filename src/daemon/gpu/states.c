@@ -341,11 +341,12 @@ void states_config(struct server *server)
 void states_wake(struct server *server)
 {
 	struct states *states = &server->states;
+	/* The clock begins when the machine does: the first question waits for nothing. */
+	uint64_t next_ns = states->polled_ns ? states->polled_ns + server->settings.poll_ns : 0;
 
 	states->viewed_ns = server->now_ns;
 	if (server->gpus.nvml.handle && !deadline_is_set(&states->due))
-		states_plan(server,
-			    u64_max(server->now_ns, states->polled_ns + server->settings.poll_ns));
+		states_plan(server, u64_max(server->now_ns, next_ns));
 }
 
 void states_note_order(struct server *server)

@@ -41,7 +41,7 @@ struct states {
 	bool lists;          /* the helper knows another number of devices */
 	uint32_t n_failures; /* helpers that ended since the last answer */
 	uint64_t asked_ns;   /* 0: no answer is owed */
-	uint64_t polled_ns;  /* the last question */
+	uint64_t polled_ns;  /* the last question; 0: none yet */
 	uint64_t viewed_ns;  /* somebody looked */
 	uint64_t ordered_ns; /* a client was told to freeze */
 	uint64_t retry_ns;   /* no helper is started before */
