@@ -6,6 +6,7 @@
 
 #include "ipc/pass.h"
 #include "linger.h"
+#include "patience.h"
 #include "util/fd.h"
 #include "util/log.h"
 
@@ -26,8 +27,7 @@
 
 #include <cmocka.h>
 
-#define PATIENCE_MS 60000
-#define N_HANGING   (2 * REAPER_THREADS_MAX)
+#define N_HANGING (2 * REAPER_THREADS_MAX)
 
 /* In the place of ipc's: this kernel has no SO_PASSRIGHTS. */
 int sock_refuse_rights(int fd)
@@ -74,7 +74,6 @@ static int connect_to(const struct fixture *f)
 static void assert_answers(const struct fixture *f)
 {
 	int fd = connect_to(f);
-	struct pollfd pfd = {.fd = fd, .events = POLLIN};
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 	struct msg msg;
 
@@ -83,7 +82,7 @@ static void assert_answers(const struct fixture *f)
 	do {
 		ssize_t n;
 
-		assert_int_equal(poll(&pfd, 1, PATIENCE_MS), 1);
+		assert_true(patience_poll(fd, f->scheduler));
 		n = sock_recv(fd, bytes, sizeof(bytes));
 		assert_true(n > 0);
 		assert_int_equal(msg_decode(bytes, (size_t)n, MSG_TO_TOOL, &msg), 0);
@@ -91,11 +90,12 @@ static void assert_answers(const struct fixture *f)
 	(void)fd_close(fd);
 }
 
-static void assert_closed(int fd)
+static void assert_closed(const struct fixture *f, int fd)
 {
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
 
-	assert_int_equal(poll(&pfd, 1, PATIENCE_MS), 1);
+	assert_true(patience_poll(fd, f->scheduler));
+	assert_int_equal(poll(&pfd, 1, 0), 1);
 	assert_true(pfd.revents & POLLHUP);
 	(void)fd_close(fd);
 }
@@ -118,7 +118,10 @@ static unsigned int count_fds(const struct fixture *f)
 static void await_fds(const struct fixture *f)
 {
 	for (int ms = 0; count_fds(f) > f->n_fds; ms += 10) {
-		assert_true(ms < PATIENCE_MS);
+		if (ms >= patience_ms()) {
+			patience_show(f->scheduler);
+			fail();
+		}
 		(void)poll(NULL, 0, 10);
 	}
 }
@@ -140,8 +143,10 @@ static int set_up(void **state)
 	if (f->scheduler == 0)
 		exit(run_scheduler(f->dir));
 	for (int ms = 0; (fd = sock_connect(f->dir)) < 0; ms += 10) {
-		if (ms >= PATIENCE_MS)
+		if (ms >= patience_ms()) {
+			patience_show(f->scheduler);
 			return -1;
+		}
 		(void)poll(NULL, 0, 10);
 	}
 	(void)fd_close(fd);
@@ -158,12 +163,13 @@ static int end_scheduler(struct fixture *f)
 
 	(void)kill(f->scheduler, SIGTERM);
 	(void)kill(f->scheduler, SIGCONT);
-	for (int ms = 0; pid == 0 && ms < PATIENCE_MS; ms += 10) {
+	for (int ms = 0; pid == 0 && ms < patience_ms(); ms += 10) {
 		pid = waitpid(f->scheduler, &status, WNOHANG);
 		if (pid == 0)
 			(void)poll(NULL, 0, 10);
 	}
 	if (pid == 0) {
+		patience_show(f->scheduler);
 		(void)kill(f->scheduler, SIGKILL);
 		(void)waitpid(f->scheduler, &status, 0);
 		return -1;
@@ -206,7 +212,7 @@ static void a_peer_that_sends_descriptors_is_closed(void **state)
 	int fd = connect_to(f);
 
 	assert_int_equal(pass_send(fd, "x", 1, STDERR_FILENO), 0);
-	assert_closed(fd);
+	assert_closed(f, fd);
 	assert_answers(f);
 	await_fds(f);
 }
@@ -247,7 +253,7 @@ static void what_is_unread_when_a_peer_is_closed_stops_nobody(void **state)
 	assert_int_equal(pass_send(peer, "x", 1, fd), 0);
 	(void)fd_close(fd);
 	(void)kill(f->scheduler, SIGCONT);
-	assert_closed(peer);
+	assert_closed(f, peer);
 	assert_answers(f);
 }
 

@@ -3,6 +3,7 @@
 
 #include "ipc/pass.h"
 #include "linger.h"
+#include "patience.h"
 #include "util/fd.h"
 
 #include <poll.h>
@@ -16,8 +17,7 @@
 
 #include <cmocka.h>
 
-#define N_MAX       64
-#define PATIENCE_MS 60000
+#define N_MAX 64
 
 static struct reaper reaper; /* its threads live as long as the process */
 
@@ -42,10 +42,9 @@ static int connection(int *ret_far)
 /* The owner of the next one that is closed. */
 static uint32_t expect_done(void)
 {
-	struct pollfd pfd = {.fd = reaper.event_fd, .events = POLLIN};
 	uint32_t owner = 0;
 
-	assert_int_equal(poll(&pfd, 1, PATIENCE_MS), 1);
+	assert_true(patience_poll(reaper.event_fd, 0));
 	assert_true(reaper_done(&reaper, &owner));
 	return owner;
 }
@@ -54,7 +53,8 @@ static void expect_closed(int far)
 {
 	struct pollfd pfd = {.fd = far, .events = POLLIN};
 
-	assert_int_equal(poll(&pfd, 1, PATIENCE_MS), 1);
+	assert_true(patience_poll(far, 0));
+	assert_int_equal(poll(&pfd, 1, 0), 1);
 	assert_true(pfd.revents & POLLHUP);
 	(void)fd_close(far);
 }

@@ -7,8 +7,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { RM_ALARM_S = 60 };
-
 typedef int ioctl_fn(int fd, unsigned long request, ...);
 
 struct rm_group rm_groups[RM_GROUPS_MAX];
@@ -109,7 +107,6 @@ void rm_wait_for_counter(enum node_counter counter, uint64_t more_than)
 
 int rm_setup(void **state)
 {
-	alarm(RM_ALARM_S);
 	rm_n_groups = rm_n_freed = rm_n_clients = 0;
 	return sim_setup(state);
 }
