@@ -123,6 +123,16 @@ void reports_bound(struct sched *sched, uint32_t client)
 	fit_change(sched, client);
 }
 
+/* A hung client joins the queue when it is taken back. */
+static void wait_for_turn(struct sched *sched, uint32_t client)
+{
+	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
+	if (sched->clients[client].is_hung)
+		policy_awake(sched, client, false);
+	else
+		queue_push(sched, client);
+}
+
 int reports_request(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
@@ -152,8 +162,7 @@ int reports_request(struct sched *sched, const struct sched_event *event)
 		fit_change(sched, event->client);
 		return 0;
 	}
-	stop_set_state(sched, event->client, SCHED_CLIENT_WAITING);
-	queue_push(sched, event->client);
+	wait_for_turn(sched, event->client);
 	fit_change(sched, event->client);
 	check_wanted(sched, event->client);
 	return 0;
@@ -227,6 +236,16 @@ static enum released released_means(const struct sched_client *c, const struct s
 	return REL_STALE;
 }
 
+/* A restore that was late, so that its client waits since then, has ended after all. */
+static void end_late_restore(struct sched *sched, const struct sched_event *event)
+{
+	const struct sched_client *c = &sched->clients[event->client];
+
+	if (c->state == SCHED_CLIENT_WAITING && c->task == SCHED_TASK_RESTORE &&
+	    event->epoch == c->epoch)
+		stop_answered(sched, event->client);
+}
+
 /* It waits, and has ended what it brought in ahead: nothing more of that will be used. */
 static void end_coming_ahead(struct sched *sched, const struct sched_event *event)
 {
@@ -261,7 +280,6 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 	if (means == REL_STOPPED || means == REL_EVICTED) {
 		bool has_seen = sched_has_drop(c) && event->epoch == c->drop_epoch;
 
-		stop_client_alive(sched, event->client);
 		if (means == REL_STOPPED)
 			stop_done(sched, event, has_seen);
 		else
@@ -275,6 +293,7 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 			stop_restore_failed(sched, event->client, event->outcome);
 		else
 			end_coming_ahead(sched, event);
+		end_late_restore(sched, event);
 	}
 
 	if (c->state == SCHED_CLIENT_RUNNING)
@@ -282,6 +301,15 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 	else if (c->state != SCHED_CLIENT_IDLE)
 		check_wanted(sched, event->client);
 	return 0;
+}
+
+/* More than the card: who says that it can run so, may. */
+static bool is_restored(const struct sched *sched, const struct sched_event *event)
+{
+	const struct sched_client *c = &sched->clients[event->client];
+
+	return event->epoch == c->epoch &&
+	       (c->memory.swapped == 0 || fit_oversize(sched, event->client));
 }
 
 int reports_memory(struct sched *sched, const struct sched_event *event)
@@ -310,13 +338,13 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 
 	switch (c->state) {
 	case SCHED_CLIENT_WAITING:
+		if (is_restored(sched, event))
+			end_late_restore(sched, event);
 		check_wanted(sched, event->client);
 		break;
 	case SCHED_CLIENT_INCOMING:
 		if (c->task == SCHED_TASK_RESTORE) {
-			/* More than the card: who says that it can run so, may. */
-			if (is_last_epoch &&
-			    (c->memory.swapped == 0 || fit_oversize(sched, event->client)))
+			if (is_restored(sched, event))
 				grant_restored(sched, event->client);
 			break;
 		}
@@ -369,12 +397,7 @@ static void client_resume(struct sched *sched, uint32_t client)
 		return;
 	c->is_asking = false;
 	forecast_forget(sched, client);
-	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
-	/* A hung client joins the queue when it is heard. */
-	if (c->is_hung)
-		policy_awake(sched, client, false);
-	else
-		queue_push(sched, client);
+	wait_for_turn(sched, client);
 }
 
 int reports_pause(struct sched *sched, const struct sched_event *event)

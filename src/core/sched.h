@@ -210,7 +210,7 @@ enum sched_action_type {
 
 enum sched_report {
 	SCHED_REPORT_HUNG,            /* a holder did not answer; its grant no longer counts */
-	SCHED_REPORT_BACK,            /* a hung client answered after all */
+	SCHED_REPORT_BACK,            /* a hung client has answered after all; once for each HUNG */
 	SCHED_REPORT_LATE,            /* an answer's deadline has passed */
 	SCHED_REPORT_STOP_FAILED,     /* outcome in bytes */
 	SCHED_REPORT_NOT_PREEMPTIBLE, /* three stops failed in a row */

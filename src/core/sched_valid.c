@@ -43,7 +43,8 @@ static const struct allowed {
 	[SCHED_CLIENT_IDLE] = {OF(LINE_NONE), OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART),
 			       OF(PREPARE_NONE) | OF(PREPARE_SOON), HUNG | RETRYING},
 	[SCHED_CLIENT_WAITING] = {OF(LINE_NONE) | OF(LINE_QUEUE),
-				  OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART),
+				  OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART) |
+					  OF(TASK_RESTORE),
 				  OF(PREPARE_NONE), HUNG | RETRYING | RESTING},
 	[SCHED_CLIENT_INCOMING] = {OF(LINE_COMING),
 				   OF(TASK_NONE) | OF(TASK_DROP) | OF(TASK_DROP_PART) |
@@ -71,7 +72,8 @@ static void check_state(const struct sched_client *c)
 	/* A hung client is in no line, and is told nothing before it is heard. */
 	assert(!c->is_hung || (c->line == SCHED_LINE_NONE && c->prepare == SCHED_PREPARE_NONE));
 	if (c->state == SCHED_CLIENT_WAITING)
-		assert(c->is_hung || c->line == SCHED_LINE_QUEUE);
+		assert(c->is_hung ||
+		       (c->line == SCHED_LINE_QUEUE && c->task != SCHED_TASK_RESTORE));
 	/* A paused client waits for nothing but to be resumed. */
 	assert(!c->is_paused ||
 	       (c->state != SCHED_CLIENT_WAITING && c->state != SCHED_CLIENT_INCOMING));

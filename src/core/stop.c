@@ -66,11 +66,14 @@ static void drop_begin(struct sched *sched, uint32_t client, uint64_t bytes, boo
 	c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, bytes);
 }
 
-static void drop_end(struct sched_client *c)
+void stop_answered(struct sched *sched, uint32_t client)
 {
+	struct sched_client *c = &sched->clients[client];
+
 	c->task = SCHED_TASK_NONE;
 	c->drop_bytes = 0;
 	c->answer_ns = SCHED_NO_DEADLINE;
+	stop_client_alive(sched, client);
 }
 
 void stop_drop(struct sched *sched, uint32_t client, uint64_t bytes, uint32_t to)
@@ -167,7 +170,7 @@ static void stop_take_report(struct sched *sched, const struct sched_event *even
 	c->last_outcome = 0;
 	if (has_seen && drop_freed_nothing(c, before))
 		stop_retry_later(sched, c);
-	drop_end(c);
+	stop_answered(sched, event->client);
 }
 
 void stop_done(struct sched *sched, const struct sched_event *event, bool has_seen)
@@ -211,7 +214,7 @@ void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is
 {
 	struct sched_client *c = &sched->clients[client];
 
-	drop_end(c);
+	stop_answered(sched, client);
 	c->last_outcome = outcome;
 	if (is_short)
 		stop_retry_soon(sched, c);
@@ -228,18 +231,20 @@ void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is
 	fit_change(sched, client);
 }
 
+/*
+ * A client that owes an answer is hung until it gives it, whatever else it says. To take it back
+ * for a heartbeat would be to wait for the same answer again, and to report that each time.
+ */
 void stop_client_alive(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
 	c->silent_ns = SCHED_NO_DEADLINE;
-	if (!c->is_hung)
+	if (!c->is_hung || c->task != SCHED_TASK_NONE)
 		return;
 	c->is_hung = false;
 	if (c->state > SCHED_CLIENT_IDLE)
 		policy_awake(sched, client, true);
-	if (sched_has_drop(c))
-		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
 	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
 		queue_push(sched, client);
 	fit_change(sched, client);
@@ -266,8 +271,6 @@ void stop_late(struct sched *sched, uint32_t client)
 	act_report(sched, client, SCHED_REPORT_LATE, 0);
 	if (c->state == SCHED_CLIENT_INCOMING) {
 		queue_leave(sched, client);
-		if (c->task == SCHED_TASK_RESTORE)
-			c->task = SCHED_TASK_NONE;
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 		fit_change(sched, client);
 	}

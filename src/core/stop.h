@@ -43,7 +43,10 @@ void stop_retry(struct sched *sched, uint32_t client);
 /* A DROP was answered with outcome, not 0. is_short: of sched_event. */
 void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is_short);
 
-/* A sign of life; a hung client is taken back. Two actions at most. */
+/* client has answered its task: it owes nothing. Two actions at most. */
+void stop_answered(struct sched *sched, uint32_t client);
+
+/* A sign of life; a hung client that owes no answer is taken back. Two actions at most. */
 void stop_client_alive(struct sched *sched, uint32_t client);
 void stop_hung(struct sched *sched, uint32_t client);
 /* answer_ns has come. */

@@ -301,6 +301,113 @@ static void a_victim_that_does_not_answer_is_skipped(void **state)
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
 }
 
+static uint32_t times_reported(uint32_t client, enum sched_report report)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < rig.n; i++)
+		n += rig.did[i].type == SCHED_ACTION_REPORT && rig.did[i].client == client &&
+		     rig.did[i].report == report;
+	return n;
+}
+
+/* client says that it lives, once a second, until time. */
+static void beat_until(uint32_t client, uint64_t time)
+{
+	while (rig.now < time) {
+		rig_at(&rig, rig.now + S);
+		(void)rig_step(&rig,
+			       (struct sched_event){.type = SCHED_EVENT_ALIVE, .client = client});
+	}
+}
+
+static void assert_is_late_once(uint32_t client, bool is_back)
+{
+	assert_int_equal(times_reported(client, SCHED_REPORT_LATE), 1);
+	assert_int_equal(times_reported(client, SCHED_REPORT_HUNG), 1);
+	assert_int_equal(times_reported(client, SCHED_REPORT_BACK), is_back);
+	assert_int_equal(rig_status(&rig, client).hung, !is_back);
+}
+
+static void a_victim_that_is_late_is_hung_until_it_answers(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 30);
+	rig_start(&rig, 2, 100);
+	beat_until(0, 1000 * S);
+	assert_is_late_once(0, false);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 30, 0), true), 0);
+	assert_is_late_once(0, true);
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_RUNNING);
+}
+
+static void a_late_victim_whose_stop_fails_runs_on(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 30);
+	rig_start(&rig, 2, 100);
+	beat_until(0, 1000 * S);
+	assert_int_equal(rig_fail(&rig, 0, 1), 0);
+	assert_is_late_once(0, true);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+}
+
+static void an_idle_client_that_owes_memory_waits_once_it_has_answered(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 60);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 0, 0), false), 0);
+	rig_start(&rig, 1, 80);
+	assert_int_equal(rig_did(&rig, 0, SCHED_ACTION_DROP)->grant, 0);
+	beat_until(0, 1000 * S);
+	assert_is_late_once(0, false);
+	rig_request(&rig, 0, rig_mem(60, 0, 0));
+	beat_until(0, 2000 * S);
+	assert_is_late_once(0, false);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 60, 0), true), 0);
+	assert_is_late_once(0, true);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
+	rig_leave(&rig, 1);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_INCOMING);
+}
+
+static void restore_late(void)
+{
+	rig_join(&rig, 0);
+	rig_join(&rig, 1);
+	rig_request(&rig, 0, rig_mem(0, 30, 0));
+	rig_request(&rig, 1, rig_mem(0, 30, 0));
+	beat_until(0, 1000 * S);
+	assert_is_late_once(0, false);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+}
+
+static void a_late_restore_is_hung_until_it_has_ended(void **state)
+{
+	(void)state;
+	restore_late();
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(10, 20, 0)), 0);
+	assert_is_late_once(0, false);
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(30, 0, 0)), 0);
+	assert_is_late_once(0, true);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
+}
+
+static void a_late_restore_that_fails_waits_again(void **state)
+{
+	struct sched_event failed = {.type = SCHED_EVENT_RELEASED, .outcome = 5, .wants = true};
+
+	(void)state;
+	restore_late();
+	failed.epoch = rig.clients[0].epoch;
+	failed.memory = rig_mem(10, 20, 0);
+	failed.budget = 10 * GIB;
+	assert_int_equal(rig_step(&rig, failed), 0);
+	assert_is_late_once(0, true);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_INCOMING);
+}
+
 static void a_holder_that_gives_no_sign_of_life_is_hung(void **state)
 {
 	(void)state;
@@ -592,6 +699,11 @@ int main(void)
 		T(a_restore_that_fails_lets_others_go_first),
 		T(a_restore_on_a_full_card_lets_others_go_first),
 		T(a_victim_that_does_not_answer_is_skipped),
+		T(a_victim_that_is_late_is_hung_until_it_answers),
+		T(a_late_victim_whose_stop_fails_runs_on),
+		T(an_idle_client_that_owes_memory_waits_once_it_has_answered),
+		T(a_late_restore_is_hung_until_it_has_ended),
+		T(a_late_restore_that_fails_waits_again),
 		T(a_holder_that_gives_no_sign_of_life_is_hung),
 		T(silence_goes_on_while_nobody_waits),
 		T(a_hung_holder_does_not_count_for_serial),
