@@ -12,6 +12,7 @@
 #include "core/queue.h"
 #include "core/stop.h"
 #include "core/turn.h"
+#include "core/u64.h"
 
 static void cancel_growth(struct sched *sched, uint32_t client)
 {
@@ -258,10 +259,21 @@ static void end_coming_ahead(struct sched *sched, const struct sched_event *even
 	fit_change(sched, event->client);
 }
 
+/* Takes note of a copy, as the client tells it, in one of its GPU's counters. */
+static void take_moved(struct sched *sched, const struct sched_event *event, uint64_t *counter)
+{
+	uint32_t gpu = sched->clients[event->client].gpu;
+	uint64_t moved = u64_min(event->moved, sched->gpus[gpu].total);
+
+	quantum_measure(sched, gpu, moved, event->move_ns);
+	*counter += u64_min(moved, UINT64_MAX - *counter);
+}
+
 int reports_released(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
 	struct sched_gpu *g = &sched->gpus[c->gpu];
+	uint64_t charge_before = fit_charge(c);
 	enum released means;
 
 	if (c->state == SCHED_CLIENT_FREE)
@@ -273,10 +285,7 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 		return SCHED_E_STALE;
 
 	client_set_stops(c, event->stops);
-	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
-	g->moved_out += event->moved;
-	if (event->moved)
-		g->still_ns = sched->now_ns;
+	take_moved(sched, event, &g->moved_out);
 	if (means == REL_STOPPED || means == REL_EVICTED) {
 		bool has_seen = sched_has_drop(c) && event->epoch == c->drop_epoch;
 
@@ -295,6 +304,9 @@ int reports_released(struct sched *sched, const struct sched_event *event)
 			end_coming_ahead(sched, event);
 		end_late_restore(sched, event);
 	}
+	/* By the books: a client that says so may have moved nothing. */
+	if (fit_charge(c) < charge_before)
+		g->still_ns = sched->now_ns;
 
 	if (c->state == SCHED_CLIENT_RUNNING)
 		reports_growth(sched, event->client, event->epoch == c->epoch);
@@ -316,7 +328,7 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
 	bool is_last_epoch = event->epoch == c->epoch;
-	uint64_t charge_before;
+	uint64_t charge_before, swapped_before = c->memory.swapped;
 
 	if (c->state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
@@ -324,9 +336,8 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 	charge_before = fit_charge(c);
 	client_set_stops(c, event->stops);
 	take_report(sched, event);
-	quantum_measure(sched, c->gpu, event->moved, event->move_ns);
-	sched->gpus[c->gpu].moved_in += event->moved;
-	if (event->moved)
+	take_moved(sched, event, &sched->gpus[c->gpu].moved_in);
+	if (c->task == SCHED_TASK_RESTORE && !c->is_hung && c->memory.swapped < swapped_before)
 		sched->gpus[c->gpu].still_ns = sched->now_ns;
 	/* A restore needs all that it was given. */
 	if (is_last_epoch && event->budget < c->budget &&

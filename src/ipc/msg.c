@@ -329,6 +329,7 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_LOCK_RELEASED:
 		is_good = msg->body.lock_released.outcome < NVSHARE_OUTCOME_COUNT &&
+			  msg->body.lock_released.moved <= BYTES_MAX &&
 			  msg->body.lock_released.wants <= 1 &&
 			  msg->body.lock_released.halt < NVSHARE_HALT_COUNT &&
 			  !(msg->body.lock_released.flags & ~REPORT_FLAGS) &&
@@ -336,6 +337,7 @@ static int check_ranges(const struct msg *msg)
 		break;
 	case NVSHARE_MSG_MEM_UPDATE:
 		is_good = msg->body.mem_update.halt < NVSHARE_HALT_COUNT &&
+			  msg->body.mem_update.moved <= BYTES_MAX &&
 			  !(msg->body.mem_update.flags & ~REPORT_FLAGS) &&
 			  mem_in_range(&msg->body.mem_update.mem);
 		break;

@@ -88,8 +88,13 @@ static void answers_have_a_second_for_each_gib(void **state)
 	assert_int_equal(quantum_answer(&rig.sched, 0, 40 * GIB), 55 * S);
 	rig.sched.gpus[0].bandwidth = GIB / 4;
 	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 95 * S);
+	/* Up to the bound of any wait, unless the time for an answer is longer by itself. */
 	rig.sched.gpus[0].bandwidth = 1;
-	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 3615 * S);
+	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 240 * S);
+	assert_int_equal(quantum_answer(&rig.sched, 0, UINT64_MAX), 240 * S);
+	rig.sched.config.answer_ns = 300 * S;
+	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 300 * S);
+	rig.sched.config.answer_ns = 15 * S;
 	/* A link that should be slow has longer, one that should be fast no less than without. */
 	rig.sched.gpus[0].bandwidth = 0;
 	rig.sched.gpus[0].link_bandwidth = GIB / 4;
@@ -97,21 +102,99 @@ static void answers_have_a_second_for_each_gib(void **state)
 	rig.sched.gpus[0].link_bandwidth = 50 * GIB;
 	assert_int_equal(quantum_answer(&rig.sched, 0, 40 * GIB), 55 * S);
 	rig.sched.gpus[0].link_bandwidth = 1;
-	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 3615 * S);
+	assert_int_equal(quantum_answer(&rig.sched, 0, 10 * GIB), 240 * S);
+}
+
+static const uint64_t odd[] = {0, 1, 2, 3, 1000, GIB, S, UINT64_MAX / 3, UINT64_MAX};
+
+#define N_ODD (sizeof(odd) / sizeof(*odd))
+
+/* What the bandwidth comes to when all samples are like this one. */
+static uint64_t measured(uint64_t link, uint64_t moved, uint64_t move_ns)
+{
+	rig_init(&rig);
+	rig.sched.gpus[0].link_bandwidth = link;
+	for (int i = 0; i < 200; i++)
+		quantum_measure(&rig.sched, 0, moved, move_ns);
+	return rig.sched.gpus[0].bandwidth;
+}
+
+static void a_sample_is_cut_to_what_the_link_can_do(void **state)
+{
+	(void)state;
+	assert_int_equal(measured(48 * GIB, 20 * GIB, S), 20 * GIB);
+	assert_int_equal(measured(48 * GIB, 1, UINT64_MAX), 3 * GIB);
+	assert_int_equal(measured(48 * GIB, UINT64_MAX, 1), 96 * GIB);
+	assert_int_equal(measured(0, 20 * GIB, S), 20 * GIB);
+	assert_int_equal(measured(0, 1, UINT64_MAX), GIB);
+	assert_int_equal(measured(0, UINT64_MAX, 1), 128 * GIB);
+	assert_int_equal(measured(1, 1, UINT64_MAX), 1);
+	assert_true(measured(UINT64_MAX, UINT64_MAX, 1) <= 1ull << 43);
+}
+
+/* Client 0 says anything about what it has moved, in both messages that tell of it. */
+static void lie(size_t moved, size_t move_ns)
+{
+	struct sched_event event = {.type = SCHED_EVENT_MEMORY,
+				    .epoch = rig.clients[0].epoch,
+				    .budget = rig.clients[0].budget,
+				    .memory = rig_mem(10, 0, 0),
+				    .moved = odd[moved],
+				    .move_ns = odd[move_ns]};
+
+	assert_int_equal(rig_step(&rig, event), 0);
+	event.type = SCHED_EVENT_RELEASED;
+	event.grant = rig.clients[0].grant;
+	event.outcome = 0;
+	event.wants = true;
+	assert_int_equal(rig_step(&rig, event), 0);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING); /* nobody waits */
+}
+
+static void no_report_spoils_anothers_stop_or_the_counters(void **state)
+{
+	struct sched_gpu_status before, now;
+
+	(void)state;
+	for (size_t first = 0; first < N_ODD * N_ODD; first++) {
+		rig_init(&rig);
+		assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_GPU,
+								     .bytes = 100 * GIB,
+								     .link_bandwidth = 48 * GIB}),
+				 0);
+		rig_run(&rig, 0, 10);
+		rig.sched.gpus[0].moved_out = rig.sched.gpus[0].moved_in = UINT64_MAX - 1000 * GIB;
+		for (size_t i = first; i < first + 20; i++) {
+			sched_gpu_status(&rig.sched, 0, &before);
+			lie(i / N_ODD % N_ODD, i % N_ODD);
+			sched_gpu_status(&rig.sched, 0, &now);
+			assert_true(now.moved_out >= before.moved_out);
+			assert_true(now.moved_in >= before.moved_in);
+			assert_true(now.moved_out - before.moved_out <= 100 * GIB);
+			assert_true(now.moved_in - before.moved_in <= 100 * GIB);
+		}
+		rig_leave(&rig, 0);
+		/* Others' first stop: of 30 GiB that go at 3 GiB a second at least. */
+		rig_run(&rig, 1, 60);
+		rig_start(&rig, 2, 70);
+		sched_gpu_status(&rig.sched, 0, &now);
+		assert_true(now.next_switch_ns - rig.now <= 5 * 10 * S);
+		rig_at(&rig, rig.now + 5 * 10 * S);
+		assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_STOPPING);
+		assert_true(rig.clients[1].answer_ns - rig.now <= (15 + 30) * S);
+	}
 }
 
 static void no_report_overflows_the_bandwidth(void **state)
 {
-	static const uint64_t odd[] = {1, 2, 3, 1000, GIB, S, UINT64_MAX / 3, UINT64_MAX};
-
 	(void)state;
 	rig_init(&rig);
-	for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
-		for (size_t k = 0; k < sizeof(odd) / sizeof(*odd); k++) {
+	for (size_t i = 0; i < N_ODD; i++) {
+		for (size_t k = 0; k < N_ODD; k++) {
 			uint64_t turn;
 
 			quantum_measure(&rig.sched, 0, odd[i], odd[k]);
-			assert_true(rig.sched.gpus[0].bandwidth > 0);
+			assert_true((i == 0 || k == 0) || rig.sched.gpus[0].bandwidth > 0);
 			turn = quantum_turn(&rig.sched, 0, UINT64_MAX);
 			assert_true(turn >= 10 * S && turn <= 300 * S);
 		}
@@ -183,6 +266,8 @@ int main(void)
 		cmocka_unit_test(answers_have_a_second_for_each_gib),
 		cmocka_unit_test(a_measured_bandwidth_outlives_clients_and_announcements),
 		cmocka_unit_test(a_newcomers_first_turn_is_planned_within_the_shortest),
+		cmocka_unit_test(a_sample_is_cut_to_what_the_link_can_do),
+		cmocka_unit_test(no_report_spoils_anothers_stop_or_the_counters),
 		cmocka_unit_test(no_report_overflows_the_bandwidth),
 	};
 

@@ -564,6 +564,29 @@ static void where_all_wait_and_nothing_can_move_one_is_refused(void **state)
 	assert_int_equal(rig_did(&rig, 1 - refused, SCHED_ACTION_BUDGET)->budget, 60 * GIB);
 }
 
+/* The third has nothing to do, and reports once a second that it has moved memory. */
+static void who_says_that_it_moves_memory_keeps_nobody_waiting(void **state)
+{
+	uint64_t bound_ns = rig.config.wait_bound_ns;
+	struct sched_event report = {
+		.type = SCHED_EVENT_MEMORY, .client = 2, .moved = GIB, .move_ns = S};
+	uint32_t refused = 2;
+
+	(void)state;
+	rig_run(&rig, 0, 50);
+	rig_run(&rig, 1, 50);
+	rig_join(&rig, 2);
+	assert_int_equal(grow(0, 10, 0), 0);
+	assert_int_equal(grow(1, 10, 0), 0);
+	assert_int_equal(rig_fail_as(&rig, 1, 3, true), 0);
+	while (rig.now < bound_ns + rig.config.retry_ns + S && refused == 2) {
+		refused = stops_fail_until(rig.now + S);
+		report.epoch = rig.clients[2].epoch;
+		assert_int_equal(rig_step(&rig, report), 0);
+	}
+	assert_true(refused < 2);
+}
+
 static void where_one_goes_on_nobody_is_refused(void **state)
 {
 	(void)state;
@@ -665,6 +688,7 @@ int main(void)
 		T(growth_does_not_make_a_turn_younger),
 		T(a_stop_that_fails_goes_on_waiting_for_memory),
 		T(where_all_wait_and_nothing_can_move_one_is_refused),
+		T(who_says_that_it_moves_memory_keeps_nobody_waiting),
 		T(where_one_goes_on_nobody_is_refused),
 		T(bounds_that_end_together_are_seen_to_in_several_steps),
 		T(one_too_large_for_a_moment_gets_no_more_than_there_is),

@@ -1067,6 +1067,23 @@ static void requests_count_though_no_burst_ends(void **state)
 	assert_int_equal(gpu.n_slo_violations, TIMESHARE_ACTIVITY_COUNT_ + 1);
 }
 
+static void a_report_counts_no_more_tasks_than_the_time_has_room_for(void **state)
+{
+	struct timeshare_event event = {.type = TIMESHARE_EVENT_ACTIVITY,
+					.client = BE1,
+					.activity = TIMESHARE_ACTIVITY_USE,
+					.n_tasks = UINT32_MAX,
+					.n_violations = UINT32_MAX};
+	struct timeshare_gpu_status gpu;
+
+	(void)state;
+	busy_node(1);
+	assert_int_equal(time_rig_step(&rig, event), 0);
+	timeshare_gpu_status(&rig.share, 0, &gpu);
+	assert_true(gpu.n_be_tasks <= 1000 + rig.now / 1000);
+	assert_int_equal(gpu.n_slo_violations, gpu.n_be_tasks);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
@@ -1121,6 +1138,7 @@ int main(void)
 		TEST(utilisation_is_of_the_time_since_the_first_client),
 		TEST(another_gpu_begins_without_counts),
 		TEST(requests_count_though_no_burst_ends),
+		TEST(a_report_counts_no_more_tasks_than_the_time_has_room_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

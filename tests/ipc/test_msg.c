@@ -244,6 +244,8 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(MEM_UPDATE, mem_update, halt, NVSHARE_HALT_COUNT - 1),
 		RANGE(STATUS_CLIENT, status_client, halt, NVSHARE_HALT_COUNT - 1),
 		RANGE(LOCK_RELEASED, lock_released, mem.swapped, 1ull << 48),
+		RANGE(LOCK_RELEASED, lock_released, moved, 1ull << 48),
+		RANGE(MEM_UPDATE, mem_update, moved, 1ull << 48),
 		RANGE(MEM_UPDATE, mem_update, mem.wanted, 1ull << 48),
 		RANGE(WAIT_FOR_MEM, wait_for_mem, why, NVSHARE_WAIT_COUNT - 1),
 		RANGE(REGISTERED, registered, result, NVSHARE_REGISTER_VERSION),

@@ -5,9 +5,14 @@
 #include "core/policy/owner.h"
 #include "core/u64.h"
 
-#define SECOND_NS     1000000000ull
-#define GIB           (1ull << 30)
-#define BANDWIDTH_MAX (1ull << 43) /* 8 TiB/s: above any bus; keeps the average from overflow */
+#define SECOND_NS 1000000000ull
+#define GIB       (1ull << 30)
+#define LINK_MAX  (1ull << 42) /* 4 TiB/s: above any bus; keeps the average from overflow */
+
+/* A sample below this part of the link, or above twice the link, says nothing about the bus. */
+#define SAMPLE_PART 16
+#define SAMPLE_MIN  GIB /* where the link is unknown */
+#define SAMPLE_MAX  (128 * GIB)
 
 /* value * mul / div, div > 0, saturating. Digit by digit, so that nothing overflows. */
 static uint64_t quantum_scale(uint64_t value, uint64_t mul, uint64_t div)
@@ -74,8 +79,18 @@ uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 
 	if (bandwidth > 0)
 		copy = u64_max(copy, quantum_scale(bytes, 2 * SECOND_NS, bandwidth));
-	/* A hostile report of a crawling bus must not hold an answer open for days. */
-	return sched->config.answer_ns + u64_min(copy, 3600 * SECOND_NS);
+	/* Others wait for the answer, and no longer than for anything else. */
+	return sched->config.answer_ns +
+	       u64_min(copy, u64_excess(sched->config.wait_bound_ns, sched->config.answer_ns));
+}
+
+/* Any client reports samples, so none says more than a bus like this one can do. */
+static uint64_t quantum_sample(const struct sched_gpu *g, uint64_t bandwidth)
+{
+	uint64_t link = u64_min(g->link_bandwidth, LINK_MAX);
+	uint64_t least = link > 0 ? u64_max(link / SAMPLE_PART, 1) : SAMPLE_MIN;
+
+	return u64_min(u64_max(bandwidth, least), link > 0 ? 2 * link : SAMPLE_MAX);
 }
 
 void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t move_ns)
@@ -85,6 +100,6 @@ void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t
 
 	if (moved == 0 || move_ns == 0)
 		return;
-	bandwidth = u64_min(u64_max(quantum_scale(moved, SECOND_NS, move_ns), 1), BANDWIDTH_MAX);
+	bandwidth = quantum_sample(g, quantum_scale(moved, SECOND_NS, move_ns));
 	g->bandwidth = g->bandwidth == 0 ? bandwidth : (g->bandwidth * 7 + bandwidth * 3) / 10;
 }

@@ -25,10 +25,16 @@ uint64_t quantum_bandwidth(const struct sched *sched, uint32_t gpu);
 /* The time that bytes take at that bandwidth; 0 where it is unknown. */
 uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 
-/* For an answer that moves bytes: answer_ns and a second a GiB, or twice quantum_swap(). */
+/*
+ * For an answer that moves bytes: answer_ns and a second a GiB, or twice quantum_swap(). It ends at
+ * wait_bound_ns, unless answer_ns is longer.
+ */
 uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 
-/* Takes note of a copy: a moving average, each new one counts for 0.3. */
+/*
+ * Takes note of a copy: a moving average, each new one counts for 0.3. It is cut to what the link
+ * can do: a sixteenth of its bandwidth to twice that; 1 to 128 GiB/s where it is unknown.
+ */
 void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t move_ns);
 
 #endif

@@ -11,8 +11,10 @@
 #include "core/timeshare/timeshare_part.h"
 #include "core/timeshare/timeshare_update.h"
 #include "core/timeshare/usage.h"
+#include "core/u64.h"
 
-#define RETRY_PART 32u /* the first pause is this part of retry_ns */
+#define RETRY_PART    32u /* the first pause is this part of retry_ns */
+#define TASKS_AT_ONCE 1000u
 
 static void client_linger(struct timeshare *timeshare, struct timeshare_client *c)
 {
@@ -249,19 +251,25 @@ static void on_word(struct timeshare *timeshare, struct timeshare_client *c)
 		on_busy(timeshare, c);
 }
 
-/* END events are not counted: requests that always overlap never have one. */
+/*
+ * END events are not counted: requests that always overlap never have one. No GPU ends more than
+ * one task a microsecond, so no client can spoil the counters of its GPU by a single report.
+ */
 static void count_tasks(struct timeshare *timeshare, struct timeshare_client *c,
 			const struct timeshare_event *event)
 {
 	struct timeshare_gpu *g = &timeshare->gpus[c->gpu];
+	uint64_t passed_us = (timeshare->now_ns - c->usage.report_ns) / 1000;
+	uint64_t n_tasks = u64_min(event->n_tasks, TASKS_AT_ONCE + passed_us);
+	uint64_t n_violations = u64_min(event->n_violations, n_tasks);
 
 	if (c->claim.class == TIMESHARE_CLASS_CRITICAL)
-		g->n_lc_tasks += event->n_tasks;
+		g->n_lc_tasks += n_tasks;
 	else
-		g->n_be_tasks += event->n_tasks;
-	c->n_tasks += event->n_tasks;
-	c->n_slo_violations += event->n_violations;
-	g->n_slo_violations += event->n_violations;
+		g->n_be_tasks += n_tasks;
+	c->n_tasks += n_tasks;
+	c->n_slo_violations += n_violations;
+	g->n_slo_violations += n_violations;
 }
 
 int timeshare_events_activity(struct timeshare *timeshare, const struct timeshare_event *event)
