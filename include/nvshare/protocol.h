@@ -472,6 +472,7 @@ struct nvshare_mem_refused {
 #define NVSHARE_GET_STATUS_POOL   (1u << 2) /* STATUS_POOL, too, behind STATUS_NODE */
 #define NVSHARE_GET_STATUS_CLEAN  (1u << 3) /* STATUS_CLEAN, too, behind STATUS_ORION */
 #define NVSHARE_GET_STATUS_GANGS  (1u << 4) /* STATUS_GANG, too, behind STATUS_CLEAN */
+#define NVSHARE_GET_STATUS_WAITS  (1u << 5) /* STATUS_WAIT, too, behind STATUS_GANG */
 
 struct nvshare_get_status {
 	uint32_t flags; /* NVSHARE_GET_STATUS_*; an older scheduler does not look at them */
@@ -748,6 +749,27 @@ struct nvshare_status_gang {
 	uint32_t waits_gpu; /* a GPU for which this client's gang waits; UINT32_MAX: for none */
 	uint32_t flags;     /* NVSHARE_GANG_* */
 	char name[NVSHARE_GANG_LEN]; /* "": the GPUs of one process */
+};
+
+/* Reasons that keep a client out, beyond the turns of others. */
+enum nvshare_obstacle {
+	NVSHARE_OBSTACLE_NONE,
+	NVSHARE_OBSTACLE_PINNED,      /* a client's bytes that cannot be moved */
+	NVSHARE_OBSTACLE_FIXED,       /* a client that takes no turns; and so on */
+	NVSHARE_OBSTACLE_CRITICAL,    /* is latency-critical, so its memory stays */
+	NVSHARE_OBSTACLE_HUNG,        /* does not answer */
+	NVSHARE_OBSTACLE_NOT_STOPPED, /* could not be stopped, or its memory could not be moved */
+	NVSHARE_OBSTACLE_TURNS_OFF,   /* status_node::anti_thrash is 0; no client is in the way */
+	NVSHARE_OBSTACLE_COUNT
+};
+
+/* Only of clients that wait for more than a turn. The one with most in the way is named. */
+struct nvshare_status_wait {
+	uint64_t bytes;    /* of blocker, in the way; PINNED: those of kind */
+	uint32_t client;   /* status_client::id */
+	uint32_t blocker;  /* status_client::id; 0: none */
+	uint32_t obstacle; /* enum nvshare_obstacle */
+	uint32_t kind;     /* PINNED: enum nvshare_pinned, the blocker's largest; else 0 */
 };
 
 /* Host memory that programs lend each other (BORROW), in bytes. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/json.h"
 
-#include "cli/blame.h"
 #include "cli/status.h"
 #include "ipc/names.h"
 
@@ -343,28 +342,18 @@ static void print_gang(FILE *out, const struct nvshare_status_gang *gang)
 }
 
 /* The client whose memory stays in this one's way. */
-static void print_blame(FILE *out, const struct status *status,
-			const struct nvshare_status_client *client)
+static void print_blocker(FILE *out, const struct nvshare_status_wait *wait)
 {
-	static const char *const causes[] = {
-		[BLAME_PINNED] = "pinned",         [BLAME_FIXED] = "fixed",
-		[BLAME_CRITICAL] = "critical",     [BLAME_HUNG] = "hung",
-		[BLAME_UNSTOPPED] = "not-stopped",
-	};
-	struct blame blame = {.cause = BLAME_NOBODY};
-
-	if (client->why == NVSHARE_WAIT_STUCK && !status_is_out(status, client->gpu))
-		blame = blame_find(status, client);
-	if (blame.cause == BLAME_NOBODY) {
+	if (!wait || !wait->blocker) {
 		(void)fputs(", \"waits_for\": null", out);
 		return;
 	}
 	(void)fprintf(out,
 		      ", \"waits_for\": {\"client\": %u, \"cause\": \"%s\", \"bytes\": %" PRIu64
 		      ", \"kind\": ",
-		      blame.owner->id, causes[blame.cause], blame.bytes);
-	if (blame.cause == BLAME_PINNED)
-		(void)fprintf(out, "\"%s\"}", pinned_names[blame.kind]);
+		      wait->blocker, names_obstacle[wait->obstacle], wait->bytes);
+	if (wait->obstacle == NVSHARE_OBSTACLE_PINNED)
+		(void)fprintf(out, "\"%s\"}", pinned_names[wait->kind]);
 	else
 		(void)fputs("null}", out);
 }
@@ -411,7 +400,7 @@ static void print_client(FILE *out, const struct status *status,
 		(void)fprintf(out, ", \"queue_position\": %u", client->position);
 	else
 		(void)fputs(", \"queue_position\": null", out);
-	print_blame(out, status, client);
+	print_blocker(out, status_wait(status, client->id));
 	print_early(out, client);
 	(void)fputs(",\n     ", out);
 	print_memory(out, &client->mem);

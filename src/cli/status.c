@@ -43,6 +43,7 @@ void status_deinit(struct status *status)
 	free(status->orions);
 	free(status->cleans);
 	free(status->gangs);
+	free(status->waits);
 }
 
 const char *status_uuid(const struct nvshare_status_gpu *gpu, char buf[NVSHARE_UUID_LEN])
@@ -109,6 +110,23 @@ const struct nvshare_status_gang *status_gang(const struct status *status, uint3
 		return NULL;
 	return bsearch(&client, status->gangs, status->n_gangs, sizeof(*status->gangs),
 		       compare_member);
+}
+
+/* The scheduler sends them by slot. */
+static int compare_waits(const void *a, const void *b)
+{
+	const struct nvshare_status_wait *left = a, *right = b;
+
+	return (left->client > right->client) - (left->client < right->client);
+}
+
+const struct nvshare_status_wait *status_wait(const struct status *status, uint32_t client)
+{
+	const struct nvshare_status_wait key = {.client = client};
+
+	if (!status->n_waits)
+		return NULL;
+	return bsearch(&key, status->waits, status->n_waits, sizeof(*status->waits), compare_waits);
 }
 
 bool status_is_out(const struct status *status, uint32_t gpu)
@@ -212,6 +230,11 @@ static int status_take(struct status *status, const struct msg *msg, bool *ret_i
 				     &msg->body.status_gang);
 		status->gangs = array ? array : status->gangs;
 		return array ? 0 : -ENOMEM;
+	case NVSHARE_MSG_STATUS_WAIT:
+		array = array_append(status->waits, &status->n_waits, sizeof(*status->waits),
+				     &msg->body.status_wait);
+		status->waits = array ? array : status->waits;
+		return array ? 0 : -ENOMEM;
 	default:
 		*ret_is_last = true; /* STATUS_END */
 		return 0;
@@ -225,6 +248,16 @@ static int compare_ids(const void *a, const void *b)
 	const struct nvshare_status_client *right = b;
 
 	return left->id < right->id ? -1 : left->id > right->id;
+}
+
+const struct nvshare_status_client *status_client(const struct status *status, uint32_t id)
+{
+	const struct nvshare_status_client key = {.id = id};
+
+	if (!status->n_clients)
+		return NULL;
+	return bsearch(&key, status->clients, status->n_clients, sizeof(*status->clients),
+		       compare_ids);
 }
 
 static int compare_members(const void *a, const void *b)
@@ -253,6 +286,8 @@ int status_receive(int fd, struct status *status, bool *ret_is_last)
 		qsort(status->clients, status->n_clients, sizeof(*status->clients), compare_ids);
 	if (status->n_gangs)
 		qsort(status->gangs, status->n_gangs, sizeof(*status->gangs), compare_members);
+	if (status->n_waits)
+		qsort(status->waits, status->n_waits, sizeof(*status->waits), compare_waits);
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	status->unix_seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	return CLI_EXIT_OK;
@@ -265,7 +300,7 @@ int status_fetch(struct status *status)
 	struct nvshare_get_status body = {
 		.flags = NVSHARE_GET_STATUS_STATES | NVSHARE_GET_STATUS_ORION |
 			 NVSHARE_GET_STATUS_POOL | NVSHARE_GET_STATUS_CLEAN |
-			 NVSHARE_GET_STATUS_GANGS,
+			 NVSHARE_GET_STATUS_GANGS | NVSHARE_GET_STATUS_WAITS,
 	};
 	int r;
 

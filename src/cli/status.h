@@ -19,6 +19,7 @@ struct status {
 	struct nvshare_status_orion *orions;
 	struct nvshare_status_clean *cleans;
 	struct nvshare_status_gang *gangs; /* one for each member, by its client */
+	struct nvshare_status_wait *waits; /* by client; none of an older scheduler */
 	size_t n_gpus;
 	size_t n_states;
 	size_t n_outsiders;
@@ -26,6 +27,7 @@ struct status {
 	size_t n_orions;
 	size_t n_cleans;
 	size_t n_gangs;
+	size_t n_waits;
 	double unix_seconds; /* time of the status, since 1970 */
 };
 
@@ -63,6 +65,12 @@ const struct nvshare_clean *status_clean(const struct status *status, uint32_t c
 
 /* NULL: the client is in no gang. */
 const struct nvshare_status_gang *status_gang(const struct status *status, uint32_t client);
+
+/* NULL: the client waits for nothing but turns, or an older scheduler does not tell. */
+const struct nvshare_status_wait *status_wait(const struct status *status, uint32_t client);
+
+/* id: status_client::id. NULL: there is no such client. */
+const struct nvshare_status_client *status_client(const struct status *status, uint32_t id);
 
 /* No client gets a new grant there. */
 bool status_is_out(const struct status *status, uint32_t gpu);

@@ -104,7 +104,8 @@ static void status_reset(struct status *status)
 static void session_ask(struct session *session)
 {
 	const struct nvshare_get_status body = {
-		.flags = NVSHARE_GET_STATUS_STATES | NVSHARE_GET_STATUS_GANGS,
+		.flags = NVSHARE_GET_STATUS_STATES | NVSHARE_GET_STATUS_GANGS |
+			 NVSHARE_GET_STATUS_WAITS,
 	};
 
 	session->next_ns = clock_now_ns() + session->interval_ns;

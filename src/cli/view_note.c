@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/blame.h"
 #include "cli/status.h"
 #include "cli/view_private.h"
 
@@ -44,12 +43,47 @@ __attribute__((format(printf, 2, 3))) static void add_words(struct note *note, c
 	(void)snprintf(note->s + len, sizeof(note->s) - len, "%s%s", len ? ", " : "", words);
 }
 
-/* The client waits because an administrator has switched turns off: nothing is wrong. */
-static bool lacks_turns(const struct nvshare_status_node *node,
-			const struct nvshare_status_client *client)
+static bool lacks_turns(const struct nvshare_status_wait *wait)
 {
-	return !node->anti_thrash &&
-	       (client->why == NVSHARE_WAIT_STUCK || client->why == NVSHARE_WAIT_MEMORY);
+	return wait && wait->obstacle == NVSHARE_OBSTACLE_TURNS_OFF;
+}
+
+/* The client that keeps this one out, in words; NULL: the status does not tell. */
+static const char *blocker_reason(const struct status *status,
+				  const struct nvshare_status_wait *wait, char *buf, size_t size)
+{
+	static const char *const kinds[NVSHARE_PINNED_COUNT] = {
+		[NVSHARE_PINNED_CONTEXT] = "its context",
+		[NVSHARE_PINNED_PLAIN] = "its memory",
+		[NVSHARE_PINNED_ASYNC] = "its pools",
+		[NVSHARE_PINNED_VMM] = "its own virtual memory",
+		[NVSHARE_PINNED_ARRAY] = "its arrays",
+		[NVSHARE_PINNED_MANAGED] = "its managed memory",
+		[NVSHARE_PINNED_GRAPH] = "its graph memory",
+		[NVSHARE_PINNED_MODULE] = "its modules",
+	};
+	static const char *const obstacles[NVSHARE_OBSTACLE_COUNT] = {
+		[NVSHARE_OBSTACLE_FIXED] = "which takes no turns",
+		[NVSHARE_OBSTACLE_CRITICAL] = "which is critical",
+		[NVSHARE_OBSTACLE_HUNG] = "which does not answer",
+		[NVSHARE_OBSTACLE_NOT_STOPPED] = "which could not be stopped",
+	};
+	const struct nvshare_status_client *blocker =
+		wait ? status_client(status, wait->blocker) : NULL;
+
+	if (!blocker)
+		return NULL;
+	if (wait->obstacle == NVSHARE_OBSTACLE_PINNED)
+		(void)snprintf(
+			buf, size, "waits until %.24s (%u) frees %s that can not be moved: %s",
+			blocker->name, blocker->id, view_size(wait->bytes).s, kinds[wait->kind]);
+	else if (obstacles[wait->obstacle])
+		(void)snprintf(buf, size, "waits for %s of %.24s (%u), %s",
+			       view_size(wait->bytes).s, blocker->name, blocker->id,
+			       obstacles[wait->obstacle]);
+	else
+		return NULL;
+	return buf;
 }
 
 /* Why its gang does not run now; NULL: the status does not tell. */
@@ -78,21 +112,20 @@ static void add_wait(struct note *note, const struct status *status,
 		[NVSHARE_WAIT_TURN] = "waits for its turn",
 		[NVSHARE_WAIT_MEMORY] = "waits for memory",
 		[NVSHARE_WAIT_SWAP] = "memory is being moved",
-		[NVSHARE_WAIT_STUCK] = "",
+		[NVSHARE_WAIT_STUCK] = "memory in its way can not be moved",
 		[NVSHARE_WAIT_OUTSIDERS] = "waits for memory",
 		[NVSHARE_WAIT_GANG] = "waits for its gang",
 	};
 	const char *reason = reasons[client->why];
-	struct blame blame;
+	const struct nvshare_status_wait *wait = status_wait(status, client->id);
 	char text[112];
 
 	if (client->why != NVSHARE_WAIT_NOT && status_is_out(status, client->gpu)) {
 		reason = "waits for its GPU, which has an error";
-	} else if (lacks_turns(&status->node, client)) {
+	} else if (lacks_turns(wait)) {
 		reason = "waits for memory: turns are off (nvsharectl -S on)";
-	} else if (client->why == NVSHARE_WAIT_STUCK) {
-		blame = blame_find(status, client);
-		reason = blame_text(&blame, text, sizeof(text));
+	} else if (blocker_reason(status, wait, text, sizeof(text))) {
+		reason = text;
 	} else if (client->why == NVSHARE_WAIT_GANG &&
 		   gang_reason(status, client, text, sizeof(text))) {
 		reason = text;
@@ -183,7 +216,8 @@ bool view_note(const struct status *status, const struct nvshare_status_client *
 	if (status_drain_reason(client))
 		add_words(&note, "can not be frozen: %s", status_drain_reason(client));
 	is_wrong = client->why == NVSHARE_WAIT_OUTSIDERS ||
-		   (client->why == NVSHARE_WAIT_STUCK && !lacks_turns(&status->node, client));
+		   (client->why == NVSHARE_WAIT_STUCK &&
+		    !lacks_turns(status_wait(status, client->id)));
 	(void)snprintf(ret_note, VIEW_NOTE_LEN, "%s", note.s);
 	return is_wrong || failed[0];
 }

@@ -143,7 +143,7 @@ static uint64_t all_there_is(const struct sched *sched, uint32_t client)
  * they come and go, and the client that was given pinned bytes last must always be able to come,
  * or all would wait for each other.
  */
-static bool can_be_whole(const struct sched *sched, uint32_t client)
+bool fit_can_be_whole(const struct sched *sched, uint32_t client)
 {
 	uint64_t target = fit_budget_target(sched, client);
 
@@ -261,7 +261,7 @@ static bool fits_without(const struct sched *sched, uint32_t client, uint64_t fr
 
 bool fit_beside_more(const struct sched *sched, uint32_t client, uint64_t bytes, uint32_t n)
 {
-	if (!can_be_whole(sched, client))
+	if (!fit_can_be_whole(sched, client))
 		return false;
 	if (fit_n_crowded_more(sched, client, n) > 0)
 		return false;
@@ -284,7 +284,7 @@ bool fit_by_switch_more(const struct sched *sched, uint32_t client, uint64_t byt
 	const struct sched_gpu *g = gpu_of(sched, client);
 	uint64_t freed = g->sums.blocked - own->blocked;
 
-	if (!can_be_whole(sched, client))
+	if (!fit_can_be_whole(sched, client))
 		return false;
 	if (fit_too_many(sched, client, g->sums.n_fast - own->n_fast + n) > 0)
 		return false;
@@ -303,7 +303,7 @@ bool fit_ever_more(const struct sched *sched, uint32_t client, uint64_t bytes, u
 	const struct sched_sums *own = &sched->clients[client].counted;
 	const struct sched_sums *sums = &gpu_of(sched, client)->sums;
 
-	if (!can_be_whole(sched, client))
+	if (!fit_can_be_whole(sched, client))
 		return false;
 	if (fit_too_many(sched, client, sums->n_never - own->n_never + n) > 0)
 		return false;

@@ -62,6 +62,9 @@ uint64_t fit_limit_alone(const struct sched *sched, uint32_t client);
  * try to run with what it owns, but nothing wanted on top.
  */
 bool fit_oversize(const struct sched *sched, uint32_t client);
+
+/* It has room beside the pinned bytes of the others, once all else of theirs is out. */
+bool fit_can_be_whole(const struct sched *sched, uint32_t client);
 /* The budget it would run with: its footprint; while it grows, what it asks for. */
 uint64_t fit_budget_target(const struct sched *sched, uint32_t client);
 /* Sets what a client that comes is to get, from its memory as it is now. fit_change() follows. */

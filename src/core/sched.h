@@ -342,6 +342,43 @@ enum sched_client_state sched_client_state(const struct sched *sched, uint32_t c
 void sched_client_status(const struct sched *sched, uint32_t client, uint64_t now_ns,
 			 struct sched_client_status *ret);
 
+/* Reasons that keep a client of the same GPU out. */
+enum sched_obstacle {
+	SCHED_OBSTACLE_NONE,
+	SCHED_OBSTACLE_PINNED,      /* a client's bytes that can not be moved */
+	SCHED_OBSTACLE_FIXED,       /* a client that takes no turns; and so on */
+	SCHED_OBSTACLE_CRITICAL,    /* is critical: its memory stays */
+	SCHED_OBSTACLE_HUNG,        /* does not answer */
+	SCHED_OBSTACLE_NOT_STOPPED, /* could not be stopped, or its memory not be moved */
+	SCHED_OBSTACLE_TURNS_OFF,   /* sched_config::anti_thrash; no client */
+	SCHED_OBSTACLE_COUNT_
+};
+
+struct sched_blocker {
+	enum sched_obstacle obstacle;
+	uint32_t client; /* SCHED_NONE: of none */
+	uint64_t bytes;  /* of the client, that are in the way */
+};
+
+/*
+ * The clients of a GPU with most in the way of others: in pinned bytes, and in those that would go
+ * if the client could be stopped. Two of each, since nobody is in its own way. All zero at first.
+ */
+struct sched_blockers {
+	struct sched_blocker pinned[2], kept[2];
+};
+
+/* Takes client into account, of blockers' GPU; a free slot changes nothing. */
+void sched_blockers_add(const struct sched *sched, uint32_t client,
+			struct sched_blockers *blockers);
+
+/*
+ * The reason that keeps client out, once all clients of its GPU are in blockers. NONE: a turn will
+ * do.
+ */
+struct sched_blocker sched_blocker_of(const struct sched *sched, uint32_t client,
+				      const struct sched_blockers *blockers);
+
 struct sched_gang_status {
 	uint32_t n_members; /* 0: nobody is in it */
 	uint32_t size;      /* as told last */

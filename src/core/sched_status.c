@@ -98,3 +98,71 @@ void sched_client_status(const struct sched *sched, uint32_t client, uint64_t no
 	if (ret->why == SCHED_WAIT_GANG)
 		(void)gang_waits(sched, client, &ret->gang_gpu);
 }
+
+/* ranks: two places, most bytes first. */
+static void blocker_rank(struct sched_blocker ranks[2], struct sched_blocker blocker)
+{
+	struct sched_blocker *at = &ranks[ranks[0].obstacle != SCHED_OBSTACLE_NONE];
+
+	if (at->obstacle != SCHED_OBSTACLE_NONE && blocker.bytes <= at->bytes)
+		return;
+	*at = blocker;
+	if (at->bytes > ranks[0].bytes) {
+		ranks[1] = ranks[0];
+		ranks[0] = blocker;
+	}
+}
+
+static enum sched_obstacle obstacle_of(const struct sched_client *c)
+{
+	if (c->is_hung)
+		return SCHED_OBSTACLE_HUNG;
+	if (c->is_fixed)
+		return SCHED_OBSTACLE_FIXED;
+	if (c->is_resident && !c->is_not_preemptible && !c->is_retrying)
+		return SCHED_OBSTACLE_CRITICAL;
+	return SCHED_OBSTACLE_NOT_STOPPED;
+}
+
+void sched_blockers_add(const struct sched *sched, uint32_t client, struct sched_blockers *blockers)
+{
+	const struct sched_client *c = &sched->clients[client];
+	const struct sched_sums *own = &c->counted;
+	uint64_t kept = own->load - own->running - own->blocked;
+	struct sched_blocker blocker = {.client = client};
+
+	if (c->state == SCHED_CLIENT_FREE || c->state == SCHED_CLIENT_INCOMING)
+		return;
+	if (own->pinned > 0) {
+		blocker.obstacle = SCHED_OBSTACLE_PINNED;
+		blocker.bytes = own->pinned;
+		blocker_rank(blockers->pinned, blocker);
+	}
+	if (kept > own->pinned || own->n_never > 0) {
+		blocker.obstacle = obstacle_of(c);
+		blocker.bytes = kept;
+		blocker_rank(blockers->kept, blocker);
+	}
+}
+
+struct sched_blocker sched_blocker_of(const struct sched *sched, uint32_t client,
+				      const struct sched_blockers *blockers)
+{
+	struct sched_blocker none = {.client = SCHED_NONE};
+	enum sched_wait why = queue_why(sched, client);
+	struct sched_blocker pinned = blockers->pinned[blockers->pinned[0].client == client];
+	struct sched_blocker kept = blockers->kept[blockers->kept[0].client == client];
+
+	if (sched->clients[client].line != SCHED_LINE_QUEUE || why == SCHED_WAIT_GANG ||
+	    outside_bytes(sched, client) > 0 || sched->gpus[sched->clients[client].gpu].is_out)
+		return none;
+	if (!fit_can_be_whole(sched, client))
+		return pinned;
+	if (!sched->config.anti_thrash && fit_ever(sched, client)) {
+		none.obstacle = SCHED_OBSTACLE_TURNS_OFF;
+		return none;
+	}
+	if (why != SCHED_WAIT_STUCK)
+		return none;
+	return kept.obstacle != SCHED_OBSTACLE_NONE ? kept : pinned;
+}

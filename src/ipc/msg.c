@@ -53,6 +53,7 @@ _Static_assert(sizeof(struct nvshare_placement) == 920, "placement");
 _Static_assert(sizeof(struct nvshare_ticket_word) == 24, "ticket_word");
 _Static_assert(sizeof(struct nvshare_orion) == 40, "orion");
 _Static_assert(sizeof(struct nvshare_status_orion) == 48, "status_orion");
+_Static_assert(sizeof(struct nvshare_status_wait) == 24, "status_wait");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
@@ -389,6 +390,10 @@ static int check_ranges(const struct msg *msg)
 	case NVSHARE_MSG_STATUS_GANG:
 		is_good =
 			msg->body.status_gang.flags <= (NVSHARE_GANG_APART | NVSHARE_GANG_LACKING);
+		break;
+	case NVSHARE_MSG_STATUS_WAIT:
+		is_good = msg->body.status_wait.obstacle < NVSHARE_OBSTACLE_COUNT &&
+			  msg->body.status_wait.kind < NVSHARE_PINNED_COUNT;
 		break;
 	case NVSHARE_MSG_TICKET_WORD:
 		is_good = msg->body.ticket_word.word < NVSHARE_TICKET_COUNT &&

@@ -59,6 +59,12 @@ const char *const names_wait[NVSHARE_WAIT_COUNT] = {
 	[NVSHARE_WAIT_OUTSIDERS] = "outsiders", [NVSHARE_WAIT_GANG] = "gang",
 };
 
+const char *const names_obstacle[NVSHARE_OBSTACLE_COUNT] = {
+	[NVSHARE_OBSTACLE_PINNED] = "pinned",           [NVSHARE_OBSTACLE_FIXED] = "fixed",
+	[NVSHARE_OBSTACLE_CRITICAL] = "critical",       [NVSHARE_OBSTACLE_HUNG] = "hung",
+	[NVSHARE_OBSTACLE_NOT_STOPPED] = "not-stopped", [NVSHARE_OBSTACLE_TURNS_OFF] = "turns-off",
+};
+
 const char *const names_event_level[NVSHARE_EVENT_LEVEL_COUNT] = {
 	[NVSHARE_EVENT_INFO] = "info",
 	[NVSHARE_EVENT_WARNING] = "warning",

@@ -16,7 +16,8 @@ extern const char *const names_priority[NVSHARE_PRIORITY_COUNT];
 extern const char *const names_switch_mode[NVSHARE_SWITCH_COUNT];
 extern const char *const names_key[NVSHARE_KEY_COUNT]; /* what nvsharectl sets */
 extern const char *const names_trace[NVSHARE_TRACE_COUNT];
-extern const char *const names_wait[NVSHARE_WAIT_COUNT]; /* [NVSHARE_WAIT_NOT]: NULL */
+extern const char *const names_wait[NVSHARE_WAIT_COUNT];         /* [NVSHARE_WAIT_NOT]: NULL */
+extern const char *const names_obstacle[NVSHARE_OBSTACLE_COUNT]; /* [_NONE]: NULL */
 extern const char *const names_event_level[NVSHARE_EVENT_LEVEL_COUNT];
 extern const char *const names_event[NVSHARE_EVENT_COUNT];
 extern const char *const names_job_state[NVSHARE_JOB_STATE_COUNT];

@@ -36,6 +36,8 @@ static struct nvshare_status_gpu gpu = {
 	.name = "NVIDIA H200",
 };
 
+static struct nvshare_status_wait waits[1];
+
 static struct nvshare_status_client clients[] = {
 	{.id = 1,
 	 .pid = 100,
@@ -77,6 +79,7 @@ static struct status status = {
 		 .version = "1.2.3"},
 	.gpus = &gpu,
 	.clients = clients,
+	.waits = waits,
 	.n_gpus = 1,
 	.n_clients = 2,
 	.unix_seconds = 1000000,
@@ -549,6 +552,14 @@ static void a_failed_stop_is_told_in_words(void **state)
 	memcpy(clients, saved, sizeof(saved));
 }
 
+/* The scheduler tells what keeps client 2 out. */
+static void wait_for(enum nvshare_obstacle obstacle, uint32_t blocker, uint64_t bytes)
+{
+	waits[0] = (struct nvshare_status_wait){
+		.bytes = bytes, .client = 2, .blocker = blocker, .obstacle = obstacle};
+	status.n_waits = 1;
+}
+
 static void who_waits_since_turns_are_off_is_told_how_to_get_them(void **state)
 {
 	struct nvshare_status_client saved = clients[1];
@@ -556,55 +567,55 @@ static void who_waits_since_turns_are_off_is_told_how_to_get_them(void **state)
 
 	(void)state;
 	clients[1].why = NVSHARE_WAIT_STUCK;
+	wait_for(NVSHARE_OBSTACLE_NOT_STOPPED, 1, 90 * GIB);
 	text = view(true);
 	has(text,
 	    "\033[31m#3 waits for 90.0 GiB of train (1), which could not be stopped, needs 5.0 "
 	    "GiB more\033[0m");
 	free(text);
-	status.node.anti_thrash = 0;
+	wait_for(NVSHARE_OBSTACLE_TURNS_OFF, 0, 0);
 	text = view(true);
 	has(text, "#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
 	assert_null(strstr(text, "could not be stopped, needs"));
 	free(text);
 	json_has("\"wait_reason\": \"stuck\"");
+	json_has("\"waits_for\": null");
 	clients[1].why = NVSHARE_WAIT_MEMORY;
 	view_has("#3 waits for memory: turns are off (nvsharectl -S on), needs 5.0 GiB more\n");
+	status.n_waits = 0;
 	clients[1].why = NVSHARE_WAIT_SWAP;
 	view_has("#3 memory is being moved, needs 5.0 GiB more\n");
-	status.node.anti_thrash = 1;
 	clients[1] = saved;
 }
 
 static void whose_memory_is_in_the_way_is_told(void **state)
 {
 	static const struct {
-		uint32_t flags, priority;
-		const char *words;
+		enum nvshare_obstacle obstacle;
+		const char *words, *cause;
 	} stays[] = {
-		{NVSHARE_CLIENT_HUNG, NVSHARE_PRIORITY_NORMAL, "which does not answer"},
-		{NVSHARE_CLIENT_FIXED, NVSHARE_PRIORITY_NORMAL, "which takes no turns"},
-		{0, NVSHARE_PRIORITY_CRITICAL, "which is critical"},
+		{NVSHARE_OBSTACLE_HUNG, "which does not answer", "\"hung\""},
+		{NVSHARE_OBSTACLE_FIXED, "which takes no turns", "\"fixed\""},
+		{NVSHARE_OBSTACLE_CRITICAL, "which is critical", "\"critical\""},
+		{NVSHARE_OBSTACLE_NOT_STOPPED, "which could not be stopped", "\"not-stopped\""},
 	};
-	struct nvshare_status_client saved[2];
+	struct nvshare_status_client saved = clients[1];
 	char *text;
 
 	(void)state;
-	memcpy(saved, clients, sizeof(saved));
 	clients[1].why = NVSHARE_WAIT_STUCK;
-	clients[0].last_outcome = 0;
 	for (size_t i = 0; i < sizeof(stays) / sizeof(*stays); i++) {
-		clients[0].flags = stays[i].flags;
-		clients[0].claim.priority = stays[i].priority;
+		wait_for(stays[i].obstacle, 1, 90 * GIB);
 		has(text = view(false), "#3 waits for 90.0 GiB of train (1), ");
 		has(text, stays[i].words);
 		free(text);
+		has(text = json(), "\"waits_for\": {\"client\": 1, \"cause\": ");
+		has(text, stays[i].cause);
+		has(text, "\"bytes\": 96636764160, \"kind\": null}");
+		free(text);
 	}
-	/* The first one goes when it is asked, but for its arrays. */
-	clients[0] = saved[0];
-	clients[0].flags = 0;
-	clients[0].last_outcome = 0;
-	clients[0].mem.pinned[NVSHARE_PINNED_ARRAY] = 40 * GIB;
-	clients[1].mem.swapped = 60 * GIB;
+	wait_for(NVSHARE_OBSTACLE_PINNED, 1, 40 * GIB);
+	waits[0].kind = NVSHARE_PINNED_ARRAY;
 	has(text = view(false),
 	    "#3 waits until train (1) frees 40.0 GiB that can not be moved: its arrays");
 	free(text);
@@ -612,11 +623,13 @@ static void whose_memory_is_in_the_way_is_told(void **state)
 	    "\"waits_for\": {\"client\": 1, \"cause\": \"pinned\", \"bytes\": 42949672960, "
 	    "\"kind\": \"array\"}");
 	free(text);
-	/* With less of them there is room, and so they are not why. */
-	clients[0].mem.pinned[NVSHARE_PINNED_ARRAY] = 10 * GIB;
-	has(text = view(false), "#3 memory in its way can not be moved");
-	free(text);
-	memcpy(clients, saved, sizeof(saved));
+	/* Of one that has left in between; and of a scheduler that does not tell. */
+	waits[0].blocker = 7;
+	view_has("#3 memory in its way can not be moved");
+	status.n_waits = 0;
+	view_has("#3 memory in its way can not be moved");
+	json_has("\"waits_for\": null");
+	clients[1] = saved;
 }
 
 static void why_it_can_not_be_frozen_is_told(void **state)

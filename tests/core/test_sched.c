@@ -558,6 +558,92 @@ static void who_waits_because_of_others_than_clients_is_told_from_the_rest(void 
 	assert_int_equal(outside(199), 0);
 }
 
+static struct sched_blocker blocker_of(uint32_t client)
+{
+	struct sched_blockers blockers = {0};
+
+	for (uint32_t i = 0; i < RIG_CLIENTS; i++)
+		sched_blockers_add(&rig.sched, i, &blockers);
+	return sched_blocker_of(&rig.sched, client, &blockers);
+}
+
+static void assert_blocked(uint32_t client, enum sched_obstacle obstacle, uint32_t by, uint64_t gib)
+{
+	struct sched_blocker found = blocker_of(client);
+
+	assert_int_equal(found.obstacle, obstacle);
+	assert_int_equal(found.client, by);
+	assert_int_equal(found.bytes, gib * GIB);
+}
+
+/* 8 GiB are pinned, and 40 GiB can not be stopped; gib wait. */
+static void start_three(uint32_t reserve_percent, uint64_t gib)
+{
+	rig_init(&rig);
+	rig.sched.gpus[0].config.reserve_percent = reserve_percent;
+	rig_run(&rig, 0, 0);
+	assert_int_equal(rig_memory(&rig, 0, rig_want(rig_mem(0, 0, 0), 0, 8)), 0);
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(0, 0, 8)), 0);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 0, 8), false), 0);
+	rig_join_as(&rig, 1, SCHED_PRIORITY_CRITICAL, 1, 0);
+	rig_request(&rig, 1, rig_want(rig_mem(0, 0, 0), 40, 0));
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(40, 0, 0)), 0);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
+	rig_join(&rig, 2);
+	rig_request(&rig, 2, rig_mem(0, gib, 0));
+	rig_at(&rig, 100 * S);
+}
+
+static void what_is_in_the_way_follows_from_the_reserve_of_its_gpu(void **state)
+{
+	(void)state;
+	/* Half of 20 GiB has room for what is pinned. */
+	start_three(20, 78);
+	assert_blocked(2, SCHED_OBSTACLE_CRITICAL, 1, 40);
+	assert_int_equal(blocker_of(1).obstacle, SCHED_OBSTACLE_NONE);
+	/* What is beyond half of 5 GiB keeps who needs all out, and nobody else. */
+	start_three(5, 78);
+	assert_blocked(2, SCHED_OBSTACLE_CRITICAL, 1, 40);
+	start_three(5, 93);
+	assert_blocked(2, SCHED_OBSTACLE_PINNED, 0, 8);
+}
+
+static void nobody_is_in_its_own_way(void **state)
+{
+	(void)state;
+	rig_join_as(&rig, 0, SCHED_PRIORITY_CRITICAL, 1, 0);
+	rig_request(&rig, 0, rig_want(rig_mem(0, 0, 0), 50, 0));
+	assert_int_equal(rig_memory(&rig, 0, rig_mem(50, 0, 0)), 0);
+	rig_join_as(&rig, 1, SCHED_PRIORITY_CRITICAL, 1, 0);
+	rig_request(&rig, 1, rig_want(rig_mem(0, 0, 0), 40, 0));
+	assert_int_equal(rig_memory(&rig, 1, rig_mem(40, 0, 0)), 0);
+	assert_int_equal(rig_memory(&rig, 0, rig_want(rig_mem(50, 0, 0), 30, 0)), 0);
+	assert_blocked(0, SCHED_OBSTACLE_CRITICAL, 1, 40);
+	rig_start(&rig, 2, 70);
+	assert_blocked(2, SCHED_OBSTACLE_CRITICAL, 0, 50);
+	/* With more of it in the way, whoever could not be stopped is named. */
+	rig_leave(&rig, 0);
+	rig.clients[1].is_not_preemptible = true;
+	assert_blocked(2, SCHED_OBSTACLE_NOT_STOPPED, 1, 40);
+	rig.clients[1].is_not_preemptible = false;
+}
+
+static void who_waits_for_turns_that_are_off_is_told_so(void **state)
+{
+	(void)state;
+	rig.config.anti_thrash = false;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_run(&rig, 0, 60);
+	rig_start(&rig, 1, 60);
+	assert_blocked(1, SCHED_OBSTACLE_TURNS_OFF, SCHED_NONE, 0);
+	rig.config.anti_thrash = true;
+	assert_int_equal(rig_config(&rig), 0);
+	assert_blocked(1, SCHED_OBSTACLE_NONE, SCHED_NONE, 0);
+	/* What processes outside have is not another client's. */
+	rig_gpu(&rig, 100, 90);
+	assert_blocked(1, SCHED_OBSTACLE_NONE, SCHED_NONE, 0);
+}
+
 static void hostile_numbers_stay_within_the_card(void **state)
 {
 	struct sched_memory huge = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
@@ -614,6 +700,10 @@ int main(void)
 		cmocka_unit_test_setup(many_actions_come_in_several_steps, set_up),
 		cmocka_unit_test_setup(
 			who_waits_because_of_others_than_clients_is_told_from_the_rest, set_up),
+		cmocka_unit_test_setup(what_is_in_the_way_follows_from_the_reserve_of_its_gpu,
+				       set_up),
+		cmocka_unit_test_setup(nobody_is_in_its_own_way, set_up),
+		cmocka_unit_test_setup(who_waits_for_turns_that_are_off_is_told_so, set_up),
 		cmocka_unit_test_setup(hostile_numbers_stay_within_the_card, set_up),
 	};
 

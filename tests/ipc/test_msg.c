@@ -273,6 +273,8 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(GPU_STATE, gpu_state, state, NVSHARE_STATE_COUNT - 1),
 		RANGE(STATUS_STATE, status_state, known, NVSHARE_STATE_KNOWS_ALL),
 		RANGE(STATUS_STATE, status_state, is_mig, 1),
+		RANGE(STATUS_WAIT, status_wait, obstacle, NVSHARE_OBSTACLE_COUNT - 1),
+		RANGE(STATUS_WAIT, status_wait, kind, NVSHARE_PINNED_COUNT - 1),
 		RANGE(SET_SHARE, set_share, use_ppm, 1000000),
 		RANGE(SET_SHARE, set_share, claim.compute_limit, 100),
 		RANGE(SHARE_SET, share_set, outcome, NVSHARE_OUTCOME_COUNT - 1),

@@ -35,6 +35,7 @@ static void each_value_has_a_word_of_its_own(void **state)
 	expect_words(names_key, N_OF(names_key), false);
 	expect_words(names_trace, N_OF(names_trace), false);
 	expect_words(names_wait, N_OF(names_wait), true);
+	expect_words(names_obstacle, N_OF(names_obstacle), true);
 	expect_words(names_event_level, N_OF(names_event_level), false);
 	expect_words(names_event, N_OF(names_event), false);
 	expect_words(names_job_state, N_OF(names_job_state), false);

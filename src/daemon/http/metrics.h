@@ -68,6 +68,7 @@ struct metrics_client {
 	double orion_wait_seconds;
 	struct nvshare_clean clean;
 	struct nvshare_status_gang gang; /* its number is 0: of none */
+	struct nvshare_status_wait wait; /* its obstacle is 0: it waits for turns, or not at all */
 	uint32_t place;                  /* of its GPU in metrics::gpus */
 	bool is_running, is_hung, is_doubted, is_preemptible, is_paused;
 };

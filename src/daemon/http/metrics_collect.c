@@ -93,6 +93,7 @@ static void collect_client(struct server *server, struct peer *peer, uint32_t pl
 	collect_orion(&peer->orion, ret);
 	ret->clean = peer->clean;
 	(void)gangs_fill(server, peer, ticket, &ret->gang);
+	(void)status_fill_wait(server, peer, ticket, &ret->wait);
 	ret->is_running = status->state == NVSHARE_CLIENT_RUNNING;
 	ret->is_hung = status->flags & NVSHARE_CLIENT_HUNG;
 	ret->is_doubted = status->flags & NVSHARE_CLIENT_DOUBTED;

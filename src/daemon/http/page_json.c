@@ -85,6 +85,16 @@ static void print_gang(FILE *out, const struct nvshare_status_gang *gang)
 	(void)fputc('}', out);
 }
 
+static void print_wait(FILE *out, const struct nvshare_status_wait *wait)
+{
+	if (!wait->obstacle) {
+		(void)fputs(",\"waits_for\":null", out);
+		return;
+	}
+	(void)fprintf(out, ",\"waits_for\":{\"client\":%u,\"cause\":\"%s\",\"bytes\":%" PRIu64 "}",
+		      wait->blocker, names_obstacle[wait->obstacle], wait->bytes);
+}
+
 static void print_client(FILE *out, const struct metrics_client *client)
 {
 	const struct nvshare_status_client *status = &client->status;
@@ -115,6 +125,7 @@ static void print_client(FILE *out, const struct metrics_client *client)
 	print_number(out, "state_s", (double)status->since_ns / 1e9);
 	print_number(out, "run_s", (double)status->run_ns / 1e9);
 	print_number(out, "gpu_s", (double)status->gpu_ns / 1e9);
+	print_wait(out, &client->wait);
 	print_gang(out, &client->gang);
 	(void)fputc('}', out);
 }

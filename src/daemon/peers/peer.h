@@ -48,6 +48,7 @@ enum peer_stage {
 	PEER_STAGE_ORION,
 	PEER_STAGE_CLEAN,
 	PEER_STAGE_GANGS,
+	PEER_STAGE_WAITS,
 	PEER_STAGE_JOBS, /* GET_JOBS: those that do not wait, by slot; then the queue, by position
 			  */
 	PEER_STAGE_QUEUE,

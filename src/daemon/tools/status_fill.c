@@ -18,6 +18,9 @@ _Static_assert((int)SCHED_CLIENT_IDLE == NVSHARE_CLIENT_IDLE + 1, "enum nvshare_
 _Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
 	       "enum nvshare_client_state");
 
+_Static_assert((int)SCHED_OBSTACLE_HUNG == (int)NVSHARE_OBSTACLE_HUNG &&
+		       (int)SCHED_OBSTACLE_COUNT_ == (int)NVSHARE_OBSTACLE_COUNT,
+	       "enum nvshare_obstacle");
 _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum nvshare_policy");
 
 /* Entries without a total are free. */
@@ -259,4 +262,59 @@ void status_fill_client(const struct server *server, const struct peer *peer,
 	status_fill_learned(&share, ret->learned);
 	memcpy(ret->name, peer->name, sizeof(ret->name));
 	memcpy(ret->pod, peer->pod.name, sizeof(ret->pod));
+}
+
+/* Of each GPU, the clients that are most in the way of others. */
+static const struct sched_blockers *status_blockers(struct server *server, uint64_t ticket)
+{
+	struct tools *tools = &server->tools;
+
+	if (tools->n_asked >= ticket)
+		return tools->blockers;
+	tools->n_asked = tools->snapshot.n_asked;
+	memset(tools->blockers, 0, sizeof(tools->blockers));
+	for (uint32_t i = 0; i < server->slots_used; i++) {
+		if (server->peers[i].state == PEER_STATE_CLIENT)
+			sched_blockers_add(&server->sched, i,
+					   &tools->blockers[server->peers[i].gpu]);
+	}
+	return tools->blockers;
+}
+
+static enum nvshare_pinned most_pinned(const struct nvshare_mem *mem)
+{
+	enum nvshare_pinned most = NVSHARE_PINNED_CONTEXT;
+
+	for (int kind = 0; kind < NVSHARE_PINNED_COUNT; kind++) {
+		if (mem->pinned[kind] > mem->pinned[most])
+			most = (enum nvshare_pinned)kind;
+	}
+	return most;
+}
+
+bool status_fill_wait(struct server *server, const struct peer *peer, uint64_t ticket,
+		      struct nvshare_status_wait *ret)
+{
+	const struct sched_blockers *blockers = status_blockers(server, ticket);
+	struct sched_blocker found =
+		sched_blocker_of(&server->sched, peer->slot, &blockers[peer->gpu]);
+	const struct peer *blocker =
+		found.client == SCHED_NONE ? NULL : &server->peers[found.client];
+
+	if (found.obstacle == SCHED_OBSTACLE_NONE)
+		return false;
+	/* It may have left since all were looked at. */
+	if (blocker && blocker->state != PEER_STATE_CLIENT)
+		return false;
+	*ret = (struct nvshare_status_wait){
+		.bytes = found.bytes,
+		.client = peer->id,
+		.blocker = blocker ? blocker->id : 0,
+		.obstacle = found.obstacle,
+	};
+	if (found.obstacle == SCHED_OBSTACLE_PINNED) {
+		ret->kind = most_pinned(&blocker->mem);
+		ret->bytes = blocker->mem.pinned[ret->kind];
+	}
+	return true;
 }

@@ -11,6 +11,7 @@
 
 #include "nvshare/protocol.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct server;
@@ -27,5 +28,12 @@ void status_fill_gpu(const struct server *server, uint32_t index, struct nvshare
 /* peer: a client. */
 void status_fill_client(const struct server *server, const struct peer *peer,
 			struct nvshare_status_client *ret);
+
+/*
+ * false: peer, a client, waits for nothing but turns. All clients are looked at once for all
+ * requests that have come by now. ticket: of the request (daemon/tools/snapshot.h).
+ */
+bool status_fill_wait(struct server *server, const struct peer *peer, uint64_t ticket,
+		      struct nvshare_status_wait *ret);
 
 #endif

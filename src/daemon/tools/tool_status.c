@@ -10,6 +10,14 @@
 #define PACKETS_A_TURN 16
 #define SLOTS_A_TURN   1024
 
+/* The body of a packet about one client, of those that not all clients have. */
+union status_body {
+	struct nvshare_status_orion orion;
+	struct nvshare_status_clean clean;
+	struct nvshare_status_gang gang;
+	struct nvshare_status_wait wait;
+};
+
 /* The part is made once for all tools that have asked by now. */
 static const struct nvshare_status_client *status_client(struct server *server,
 							 const struct peer *peer, uint64_t ticket)
@@ -72,46 +80,69 @@ static const struct peer *status_next_client(const struct server *server,
 	return NULL;
 }
 
-static bool status_next_orion(struct server *server, struct peer_cursor *cursor, uint32_t *n_looked,
-			      struct msg *ret_msg)
+/*
+ * The parts of a status about some of the clients, in their order behind STATUS_CLIENT. Each fills
+ * in the body of a packet about peer. false: there is nothing to tell.
+ */
+static bool status_orion(struct server *server, const struct peer *peer, uint64_t ticket,
+			 union status_body *ret)
 {
-	const struct peer *peer;
-
-	while ((peer = status_next_client(server, cursor, n_looked))) {
-		if (!peer->orion.n_clients)
-			continue;
-		(void)msg_encode(NVSHARE_MSG_STATUS_ORION, cursor->seq,
-				 &(struct nvshare_status_orion){peer->orion, peer->id, 0}, ret_msg);
-		return true;
-	}
-	return false;
+	(void)server;
+	(void)ticket;
+	ret->orion = (struct nvshare_status_orion){peer->orion, peer->id, 0};
+	return peer->orion.n_clients;
 }
 
-static bool status_next_clean(struct server *server, struct peer_cursor *cursor, uint32_t *n_looked,
-			      struct msg *ret_msg)
+static bool status_clean(struct server *server, const struct peer *peer, uint64_t ticket,
+			 union status_body *ret)
 {
-	const struct peer *peer;
-
-	while ((peer = status_next_client(server, cursor, n_looked))) {
-		if (!peer->clean.bytes && !peer->clean.copied && !peer->clean.saved)
-			continue;
-		(void)msg_encode(NVSHARE_MSG_STATUS_CLEAN, cursor->seq,
-				 &(struct nvshare_status_clean){peer->clean, peer->id, 0}, ret_msg);
-		return true;
-	}
-	return false;
+	(void)server;
+	(void)ticket;
+	ret->clean = (struct nvshare_status_clean){peer->clean, peer->id, 0};
+	return peer->clean.bytes || peer->clean.copied || peer->clean.saved;
 }
 
-static bool status_next_gang(struct server *server, struct peer_cursor *cursor, uint32_t *n_looked,
+static bool status_gang(struct server *server, const struct peer *peer, uint64_t ticket,
+			union status_body *ret)
+{
+	return gangs_fill(server, peer, ticket, &ret->gang);
+}
+
+static bool status_wait(struct server *server, const struct peer *peer, uint64_t ticket,
+			union status_body *ret)
+{
+	return status_fill_wait(server, peer, ticket, &ret->wait);
+}
+
+static const struct status_part {
+	uint32_t flag; /* NVSHARE_GET_STATUS_* */
+	uint16_t type;
+	bool (*fill)(struct server *server, const struct peer *peer, uint64_t ticket,
+		     union status_body *ret);
+} status_parts[] = {
+	[PEER_STAGE_ORION - PEER_STAGE_ORION] = {NVSHARE_GET_STATUS_ORION, NVSHARE_MSG_STATUS_ORION,
+						 status_orion},
+	[PEER_STAGE_CLEAN - PEER_STAGE_ORION] = {NVSHARE_GET_STATUS_CLEAN, NVSHARE_MSG_STATUS_CLEAN,
+						 status_clean},
+	[PEER_STAGE_GANGS - PEER_STAGE_ORION] = {NVSHARE_GET_STATUS_GANGS, NVSHARE_MSG_STATUS_GANG,
+						 status_gang},
+	[PEER_STAGE_WAITS - PEER_STAGE_ORION] = {NVSHARE_GET_STATUS_WAITS, NVSHARE_MSG_STATUS_WAIT,
+						 status_wait},
+};
+
+/* The next packet of the stage, which is one of status_parts. false: as below. */
+static bool status_next_part(struct server *server, struct peer_cursor *cursor, uint32_t *n_looked,
 			     struct msg *ret_msg)
 {
-	struct nvshare_status_gang body;
+	const struct status_part *part = &status_parts[cursor->stage - PEER_STAGE_ORION];
+	union status_body body;
 	const struct peer *peer;
 
-	while ((peer = status_next_client(server, cursor, n_looked))) {
-		if (!gangs_fill(server, peer, cursor->ticket, &body))
+	while (cursor->flags & part->flag &&
+	       (peer = status_next_client(server, cursor, n_looked))) {
+		if (!part->fill(server, peer, cursor->ticket, &body))
 			continue;
-		(void)msg_encode(NVSHARE_MSG_STATUS_GANG, cursor->seq, &body, ret_msg);
+		(void)msg_encode(part->type, cursor->seq, &body, ret_msg);
 		return true;
 	}
 	return false;
@@ -136,28 +167,15 @@ static bool status_next_of_clients(struct server *server, struct peer_cursor *cu
 		if (cursor->at < server->slots_used)
 			return false;
 		cursor->stage = PEER_STAGE_ORION;
-		cursor->at = cursor->flags & NVSHARE_GET_STATUS_ORION ? 0 : server->slots_used;
+		cursor->at = 0;
 	}
-	if (cursor->stage == PEER_STAGE_ORION) {
-		if (status_next_orion(server, cursor, &n_looked, ret_msg))
+	for (; cursor->stage <= PEER_STAGE_WAITS; cursor->stage++, cursor->at = 0) {
+		if (status_next_part(server, cursor, &n_looked, ret_msg))
 			return true;
-		if (cursor->at < server->slots_used)
+		if (cursor->flags & status_parts[cursor->stage - PEER_STAGE_ORION].flag &&
+		    cursor->at < server->slots_used)
 			return false;
-		cursor->stage = PEER_STAGE_CLEAN;
-		cursor->at = cursor->flags & NVSHARE_GET_STATUS_CLEAN ? 0 : server->slots_used;
 	}
-	if (cursor->stage == PEER_STAGE_CLEAN) {
-		if (status_next_clean(server, cursor, &n_looked, ret_msg))
-			return true;
-		if (cursor->at < server->slots_used)
-			return false;
-		cursor->stage = PEER_STAGE_GANGS;
-		cursor->at = cursor->flags & NVSHARE_GET_STATUS_GANGS ? 0 : server->slots_used;
-	}
-	if (status_next_gang(server, cursor, &n_looked, ret_msg))
-		return true;
-	if (cursor->at < server->slots_used)
-		return false;
 	end = (struct nvshare_status_end){cursor->n_gpus, cursor->n_clients};
 	(void)msg_encode(NVSHARE_MSG_STATUS_END, cursor->seq, &end, ret_msg);
 	cursor->stage = PEER_STAGE_NONE;

@@ -12,6 +12,7 @@
  * Threading: the loop's.
  */
 
+#include "core/sched.h"
 #include "daemon/tools/snapshot.h"
 #include "ipc/msg.h"
 #include "nvshare/protocol.h"
@@ -28,6 +29,8 @@ struct tools {
 	struct event_source source; /* poller */
 	bool is_ready;              /* in this round */
 	struct snapshot snapshot;
+	uint64_t n_asked; /* snapshot's, when blockers were found */
+	struct sched_blockers blockers[SCHED_GPUS_MAX];
 };
 
 /* 0 or -errno. */
