@@ -11,11 +11,8 @@ static bool host_has(const struct peer *peer)
 	return peer->state == PEER_STATE_CLIENT && !peer->is_closing;
 }
 
-/*
- * false: peer does not read at the moment, and is told later. Its queue is kept for other
- * messages.
- */
-static bool host_tell_peer(struct server *server, struct peer *peer)
+/* Its queue is kept for other messages: one that does not read at the moment is told later. */
+static void host_tell_peer(struct server *server, struct peer *peer)
 {
 	const struct nvshare_host_memory now = {
 		.others = server->host.bytes - peer->mem.host + lending_bytes(server),
@@ -26,14 +23,14 @@ static bool host_tell_peer(struct server *server, struct peer *peer)
 		       (counts_others && now.others != peer->host.others);
 
 	if (!is_news)
-		return true;
-	if (peer->queue_len)
-		return false;
+		return;
+	peer->is_host_late = peer->queue_len;
+	if (peer->is_host_late)
+		return;
 	peer->host = now;
 	server_send_body(server, peer, NVSHARE_MSG_HOST_MEMORY, 0, &now);
 	log_debug("host-memory client=%u others=%llu wanted=%llu", peer->id,
 		  (unsigned long long)now.others, (unsigned long long)now.wanted);
-	return true;
 }
 
 void host_in(struct server *server, struct peer *peer)
@@ -54,15 +51,30 @@ void host_in(struct server *server, struct peer *peer)
 		server->host.is_news = true;
 }
 
+void host_reads(struct server *server, struct peer *peer)
+{
+	peer->is_host_late = false;
+	peer->host_next = server->host.ready;
+	server->host.ready = peer;
+}
+
+/* No slot is used again between host_reads() and this, so a peer that has left is still there. */
 void host_tell(struct server *server)
 {
+	struct peer *ready = server->host.ready;
+
+	server->host.ready = NULL;
+	for (; ready; ready = ready->host_next) {
+		if (host_has(ready))
+			host_tell_peer(server, ready);
+	}
 	if (!server->host.is_news)
 		return;
 	lending_update(server);
 	server->host.is_news = false;
 	for (uint32_t i = 0; i < server->slots_used; i++) {
-		if (host_has(&server->peers[i]) && !host_tell_peer(server, &server->peers[i]))
-			server->host.is_news = true;
+		if (host_has(&server->peers[i]))
+			host_tell_peer(server, &server->peers[i]);
 	}
 }
 

@@ -21,15 +21,22 @@ struct host {
 	uint64_t bytes;                       /* nvshare_mem::host of all clients */
 	uint64_t wanted;                      /* nvshare_mem::host_wanted of all clients */
 	uint64_t bytes_before, wanted_before; /* before the report that is being taken */
-	bool is_news;                         /* somebody is still to hear of a change */
+	bool is_news;                         /* all are to hear of a change */
+	struct peer *ready; /* peer::host_next: they were late, and read again; until host_tell() */
 };
 
 /* peer->mem leaves the sums of the node, to be changed; it comes back into them, cut to limits. */
 void host_out(struct server *server, const struct peer *peer);
 void host_in(struct server *server, struct peer *peer);
 
-/* Tells of changes; behind the messages that the reports themselves have led to. */
+/*
+ * Tells of changes; behind the messages that the reports themselves have led to. A client that does
+ * not read at the moment is late. It costs nothing until it reads again.
+ */
 void host_tell(struct server *server);
+
+/* The queue of peer, which is late, is empty again: host_tell() tells it. */
+void host_reads(struct server *server, struct peer *peer);
 
 /*
  * Host memory of all but peer, for a message to peer. is_taker: peer takes some from now on, and

@@ -15,10 +15,13 @@
 
 /* ---- peers ----------------------------------------------------------------- */
 
-void connections_update(struct peer *peer)
+void connections_update(struct server *server, struct peer *peer)
 {
-	if (!peer->is_closing)
-		(void)event_source_update(&peer->input, peer_events(peer));
+	if (peer->is_closing)
+		return;
+	if (peer->is_host_late && !peer->queue_len)
+		host_reads(server, peer);
+	(void)event_source_update(&peer->input, peer_events(peer));
 }
 
 void connections_to_tools(struct server *server, struct peer *peer)
@@ -44,7 +47,7 @@ void server_send(struct server *server, struct peer *peer, const struct msg *msg
 	else if (r)
 		server_close(server, peer, NULL);
 	else
-		connections_update(peer);
+		connections_update(server, peer);
 }
 
 void server_send_body(struct server *server, struct peer *peer, uint16_t type, uint32_t seq,
@@ -88,7 +91,7 @@ void server_flush(struct server *server)
 		if (peer_flush(peer) < 0)
 			server_close(server, peer, NULL);
 		else
-			connections_update(peer);
+			connections_update(server, peer);
 	}
 }
 
@@ -203,7 +206,7 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 		if (is_tools_turn)
 			tool_status_continue(server, peer);
 	}
-	connections_update(peer);
+	connections_update(server, peer);
 }
 
 void connections_on_event(void *context, struct event_source *source, uint32_t events)

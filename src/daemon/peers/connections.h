@@ -32,8 +32,8 @@ event_source_fn connections_on_event; /* the same, for peer::input */
 /* Frees the peers that are marked, and those that are marked because of that. */
 void connections_end(struct server *server);
 
-/* epoll watches for what peer needs now. */
-void connections_update(struct peer *peer);
+/* epoll watches for what peer needs now. One that is late, and reads again, is told (host.h). */
+void connections_update(struct server *server, struct peer *peer);
 
 /* peer is a tool from now on. */
 void connections_to_tools(struct server *server, struct peer *peer);

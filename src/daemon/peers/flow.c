@@ -143,7 +143,7 @@ static void flow_on_resume(struct server *server, struct deadline *deadline)
 		if (!peer || peer->resume_ns > server->now_ns)
 			return;
 		peer_resume(server, peer);
-		connections_update(peer);
+		connections_update(server, peer);
 	}
 }
 

@@ -162,6 +162,8 @@ struct peer {
 	struct nvshare_clean clean;      /* the same */
 	struct nvshare_host_memory host; /* as it was told last */
 	bool is_host_taker;              /* it may be evicted, and takes host memory then */
+	bool is_host_late;               /* it did not read when it was to be told */
+	struct peer *host_next;          /* host::ready */
 	char name[NVSHARE_NAME_LEN];
 
 	uint32_t queue_len;              /* bytes */
