@@ -269,7 +269,7 @@ $(B)/libhooktest.a: $(call hook_lib,fake_scheduler virtual_clock)
 	rm -f $@
 	$(AR) rcs $@ $^
 
-# A sanitizer's runtime looks its functions up before our dlsym() could answer.
+# Tests keep the C library's dlsym() and ioctl().
 $(B)/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(hook_obj))
 $(B)/checked/libhook.a: $(filter-out %/hook_dlsym.o %/hook_ioctl.o,$(checked_obj))
 $(B)/libhook.a $(B)/checked/libhook.a:
@@ -315,7 +315,7 @@ $(filter-out $(freezing_apps) %/digest %/task,$(apps)): $(B)/tests/apps/%: $(B)/
 
 $(B)/libapp.a: $(call obj,$(filter-out %/contained.c,$(sort $(wildcard tests/apps/lib/*.c))))
 
-# The same program with the library inside, since no sanitizer's runtime works beside a preloaded dlsym().
+# The same program with the library inside, so that the sanitizer watches both.
 contained := $(addprefix $(B)/tests/apps/lib/,orion orion_ends)
 $(contained): $(B)/tests/apps/lib/%: $(B)/tests/apps/%.o $(B)/tests/apps/lib/contained.o \
     $(filter-out %/hook_dlsym.o %/hook_ioctl.o %/orion_first.o,$(hook_obj)) $(B)/libapp.a $(libs)
@@ -468,8 +468,9 @@ check-corpus: $(replays)
 
 # The libraries that preload tests put before, behind and under libnvshare.so.
 fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
-    libchain3.so probe probe_linked probe_static leaver libleaver.so libearly.so capturer \
-    green frozen new_by_old/libnvidia-ml.so.1 old_by_new/libnvidia-ml.so.1)
+    libchain3.so libtrap.so libwalker.so starter probe probe_linked probe_static leaver libleaver.so \
+    libearly.so $(addprefix sanitized/,address thread address-inside thread-inside) \
+    capturer green frozen new_by_old/libnvidia-ml.so.1 old_by_new/libnvidia-ml.so.1)
 $(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
@@ -483,6 +484,18 @@ chain_libchain3 := -DCHAIN_NUMBER=3 -DCHAIN_LAST
 $(B)/tests/hook/preload/libchain%.so: tests/hook/preload/chain.c
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) $(chain_libchain$*) -shared -o $@ $< -ldl
+# All that the library takes from the C library, but data and what may lack.
+$(B)/tests/hook/preload/trap_names.h: $(B)/libnvshare.so
+	@mkdir -p $(@D)
+	nm -D --undefined-only $< | awk '$$1 == "U" && $$2 !~ /^_r_debug/ { sub(/@.*/, "", $$2); print "TRAP(" $$2 ")" }' >$@
+$(B)/tests/hook/preload/libtrap.so: tests/hook/preload/trap.c $(B)/tests/hook/preload/trap_names.h
+	$(LINK) -fno-builtin -I$(@D) -shared -o $@ $<
+$(B)/tests/hook/preload/libwalker.so: tests/hook/preload/walker.c
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) -shared -o $@ $< -ldl
+$(B)/tests/hook/preload/starter: tests/hook/preload/starter.c
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) -o $@ $< -ldl
 $(B)/tests/hook/preload/probe: tests/hook/preload/probe.c src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -o $@ $< -ldl
@@ -491,6 +504,11 @@ $(B)/tests/hook/preload/probe_linked: tests/hook/preload/probe.c $(B)/tests/hook
 $(B)/tests/hook/preload/probe_static: tests/hook/preload/probe_static.c
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -static -o $@ $<
+# Programs with the runtime of a sanitizer, as a library and inside the program.
+$(B)/tests/hook/preload/sanitized/%: tests/hook/preload/leaver.c $(B)/libapp.a
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) -fsanitize=$(firstword $(subst -, ,$*)) \
+	    $(if $(findstring -inside,$*),-static-libasan -static-libtsan) -o $@ $^ -ldl -lm
 $(addprefix $(B)/tests/hook/preload/,leaver capturer green frozen): $(B)/tests/hook/preload/%: $(B)/tests/hook/preload/%.o $(B)/libapp.a
 	$(LINK) -o $@ $^ -ldl -lm
 $(B)/tests/hook/preload/libleaver.so $(B)/tests/hook/preload/libearly.so: $(B)/tests/hook/preload/lib%.so: \

@@ -5,6 +5,7 @@
 #include "hook/memory/budget.h"
 #include "hook/memory/meminfo.h"
 #include "hook/table/elf_find.h"
+#include "hook/table/name.h"
 #include "hook/table/resolve.h"
 
 #include <dlfcn.h>
@@ -76,10 +77,10 @@ static bool nvml_load(void)
 
 bool hook_nvml_find(const char *name, void **ret_ours, void **ret_real)
 {
-	bool is_v1 = strcmp(name, "nvmlDeviceGetMemoryInfo") == 0;
+	bool is_v1 = name_is(name, "nvmlDeviceGetMemoryInfo");
 	bool is_present;
 
-	if (!is_v1 && strcmp(name, "nvmlDeviceGetMemoryInfo_v2") != 0)
+	if (!is_v1 && !name_is(name, "nvmlDeviceGetMemoryInfo_v2"))
 		return false;
 
 	is_present = __atomic_load_n(&nvml_real.is_loaded, __ATOMIC_ACQUIRE) ||

@@ -3,10 +3,11 @@
 #include "hook/table/elf_find.h"
 
 #include "hook/table/elf_object.h"
+#include "hook/table/elf_walk.h"
+#include "hook/table/name.h"
 
 #include <link.h>
 #include <stddef.h>
-#include <string.h>
 
 struct elf_search {
 	const char *soname; /* only the object of this name; NULL: any */
@@ -40,7 +41,7 @@ static int elf_on_object(struct dl_phdr_info *info, size_t size, void *arg)
 	(void)size;
 	if (!elf_object_read(info, &object) || search_skips(search, &object))
 		return 0;
-	if (search->soname && strcmp(object.soname, search->soname) != 0)
+	if (search->soname && !name_is(object.soname, search->soname))
 		return 0;
 
 	search->is_found = true;
@@ -50,7 +51,7 @@ static int elf_on_object(struct dl_phdr_info *info, size_t size, void *arg)
 
 static void *elf_search(struct elf_search search)
 {
-	(void)dl_iterate_phdr(elf_on_object, &search);
+	(void)elf_walk(elf_on_object, &search);
 	return search.def;
 }
 
@@ -58,7 +59,7 @@ bool elf_find_loaded(const char *soname)
 {
 	struct elf_search search = {.soname = soname};
 
-	(void)dl_iterate_phdr(elf_on_object, &search);
+	(void)elf_walk(elf_on_object, &search);
 	return search.is_found;
 }
 

@@ -7,7 +7,7 @@
  * that for us: we stand in its place, and it would change dlerror().
  *
  * Objects come in the order in which they were loaded. For those that were loaded at the start,
- * that is the order of symbol look-up. Threading: any thread (dl_iterate_phdr's lock).
+ * that is the order of symbol look-up. Threading: any thread (elf_walk.h).
  */
 
 #include <stdbool.h>

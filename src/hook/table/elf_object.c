@@ -3,6 +3,7 @@
 #include "hook/table/elf_object.h"
 
 #include "hook/base/hook_mutex.h"
+#include "hook/table/name.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -65,34 +66,48 @@ static void read_entry(struct elf_object *object, const ElfW(Dyn) * entry)
 	}
 }
 
+/* Base, path and dynamic section are there; reads what the dynamic section says. */
+static bool read_dynamic(struct elf_object *object)
+{
+	if (!object->dynamic)
+		return false;
+	for (const ElfW(Dyn) *entry = object->dynamic; entry->d_tag != DT_NULL; entry++)
+		read_entry(object, entry);
+	if (!object->symbols || !object->strings)
+		return false;
+	object->soname = "";
+	for (const ElfW(Dyn) *entry = object->dynamic; entry->d_tag != DT_NULL; entry++) {
+		if (entry->d_tag == DT_SONAME)
+			object->soname = object->strings + entry->d_un.d_val;
+	}
+	return true;
+}
+
 bool elf_object_read(const struct dl_phdr_info *info, struct elf_object *ret_object)
 {
-	struct elf_object object = {
+	*ret_object = (struct elf_object){
 		.base = info->dlpi_addr,
 		.segments = info->dlpi_phdr,
 		.n_segments = info->dlpi_phnum,
-		.soname = "",
 		.path = info->dlpi_name ? info->dlpi_name : "",
 	};
+	for (size_t i = 0; i < ret_object->n_segments; i++) {
+		const ElfW(Phdr) *segment = &ret_object->segments[i];
 
-	for (size_t i = 0; i < object.n_segments; i++) {
-		if (object.segments[i].p_type == PT_DYNAMIC)
-			object.dynamic = (const void *)(object.base + object.segments[i].p_vaddr);
+		if (segment->p_type == PT_DYNAMIC)
+			ret_object->dynamic = (const void *)(ret_object->base + segment->p_vaddr);
 	}
-	if (!object.dynamic)
-		return false;
+	return read_dynamic(ret_object);
+}
 
-	for (const ElfW(Dyn) *entry = object.dynamic; entry->d_tag != DT_NULL; entry++)
-		read_entry(&object, entry);
-	if (!object.symbols || !object.strings)
-		return false;
-	for (const ElfW(Dyn) *entry = object.dynamic; entry->d_tag != DT_NULL; entry++) {
-		if (entry->d_tag == DT_SONAME)
-			object.soname = object.strings + entry->d_un.d_val;
-	}
-
-	*ret_object = object;
-	return true;
+bool elf_object_read_symbols(const struct link_map *map, struct elf_object *ret_object)
+{
+	*ret_object = (struct elf_object){
+		.base = map->l_addr,
+		.dynamic = map->l_ld,
+		.path = map->l_name ? map->l_name : "",
+	};
+	return read_dynamic(ret_object);
 }
 
 /* A library begins with its header, at the address that its other addresses count from. */
@@ -138,7 +153,7 @@ static bool is_definition(const struct elf_object *object, uint32_t index, const
 	return symbol->st_shndx != SHN_UNDEF && symbol->st_value != 0 &&
 	       (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) &&
 	       (bind == STB_GLOBAL || bind == STB_WEAK) &&
-	       strcmp(object->strings + symbol->st_name, name) == 0;
+	       name_is(object->strings + symbol->st_name, name);
 }
 
 static uint32_t lookup_gnu(const struct elf_object *object, const char *name)
@@ -191,7 +206,7 @@ bool elf_object_needs(const struct elf_object *object, const char *soname)
 {
 	for (const ElfW(Dyn) *entry = object->dynamic; entry->d_tag != DT_NULL; entry++) {
 		if (entry->d_tag == DT_NEEDED &&
-		    strcmp(object->strings + entry->d_un.d_val, soname) == 0)
+		    name_is(object->strings + entry->d_un.d_val, soname))
 			return true;
 	}
 	return false;

@@ -5,6 +5,7 @@
 /*
  * A loaded object: its symbols, its segments, and its imports, read where the loader has mapped
  * them. Nothing here calls the loader, so a callback of dl_iterate_phdr() may use it.
+ * elf_object_find() calls nothing at all.
  *
  * Threading: any thread, while the object stays loaded.
  */
@@ -42,10 +43,13 @@ struct elf_import {
 typedef bool elf_import_fn(const struct elf_object *object, const struct elf_import *import,
 			   void *arg); /* true: no more imports */
 
-/* false: it has no symbols. */
+/* false: it has no symbols, and *ret_object is not to be used. */
 bool elf_object_read(const struct dl_phdr_info *info, struct elf_object *ret_object);
 
-/* The same by the loader's entry, in any namespace. false, too, where its header is not mapped. */
+/* The same by the loader's entry, with its symbols and imports alone, and no segments. */
+bool elf_object_read_symbols(const struct link_map *map, struct elf_object *ret_object);
+
+/* The same with its segments, in any namespace. false, too, where its header is not mapped. */
 bool elf_object_read_map(const struct link_map *map, struct elf_object *ret_object);
 
 bool elf_object_contains(const struct elf_object *object, const void *addr);

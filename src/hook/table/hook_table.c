@@ -4,8 +4,7 @@
 
 #include "hook/table/cuda_real.h"
 #include "hook/table/hooks.h"
-
-#include <string.h>
+#include "hook/table/name.h"
 
 const struct hook hook_table[] = {
 #define CU_HOOK(kind, base, symbol, since, stream, params, args) \
@@ -24,7 +23,7 @@ const struct hook *hook_table_find(const char *symbol)
 		return NULL;
 
 	for (size_t i = 0; i < hook_table_len; i++) {
-		if (strcmp(hook_table[i].symbol, symbol) == 0)
+		if (name_is(hook_table[i].symbol, symbol))
 			return &hook_table[i];
 	}
 
@@ -41,7 +40,7 @@ const struct hook *hook_table_find_real(const char *base, const void *real)
 		if (__atomic_load_n(hook->real, __ATOMIC_RELAXED) != real)
 			continue;
 		/* A driver may have one address for two names: the name in the question decides. */
-		if (strcmp(hook->base, base) == 0)
+		if (name_is(hook->base, base))
 			return hook;
 		found = hook;
 	}

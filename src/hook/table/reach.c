@@ -5,8 +5,10 @@
 #include "hook/table/bypass.h"
 #include "hook/table/elf_find.h"
 #include "hook/table/elf_object.h"
+#include "hook/table/elf_walk.h"
 #include "hook/table/hook_table.h"
 #include "hook/table/load.h"
+#include "hook/table/name.h"
 #include "hook/table/resolve.h"
 #include "util/clock.h"
 
@@ -14,7 +16,6 @@
 #include <link.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LIBCUDA "libcuda.so.1"
 
@@ -49,21 +50,21 @@ static bool is_of_libc(const struct elf_object *object)
 	static const char *const sonames[] = {"libc.so.6", "libdl.so.2", "libpthread.so.0"};
 
 	for (size_t i = 0; i < sizeof(sonames) / sizeof(sonames[0]); i++) {
-		if (strcmp(object->soname, sonames[i]) == 0)
+		if (name_is(object->soname, sonames[i]))
 			return true;
 	}
-	return strncmp(object->soname, "ld-linux", strlen("ld-linux")) == 0;
+	return name_begins_with(object->soname, "ld-linux");
 }
 
 static bool is_driver(const struct elf_object *object)
 {
-	return strcmp(object->soname, LIBCUDA) == 0;
+	return name_is(object->soname, LIBCUDA);
 }
 
 static bool is_one_of(const char *name, const char *const *names)
 {
 	for (; *names; names++) {
-		if (strcmp(name, *names) == 0)
+		if (name_is(name, *names))
 			return true;
 	}
 	return false;
@@ -81,7 +82,7 @@ static void *replace_here(const struct elf_object *object, const struct elf_impo
 	struct resolve_wrap wrap;
 	const void *value = import->value;
 
-	if (is_driver(object) && strcmp(import->name, "ioctl") != 0)
+	if (is_driver(object) && !name_is(import->name, "ioctl"))
 		return NULL;
 	if (is_one_of(import->name, finders))
 		wrap = (struct resolve_wrap){
@@ -211,7 +212,7 @@ static int set_collect(struct dl_phdr_info *info, size_t size, void *arg)
  */
 static void reach_set(struct reach_set *set)
 {
-	(void)dl_iterate_phdr(set_collect, set);
+	(void)elf_walk(set_collect, set);
 	if (!set->is_whole || (set->has_driver && !load_driver()))
 		bypass_note(set->objects ? set->objects[0].path : "", "the driver");
 	for (size_t i = 0; i < set->n; i++) {
@@ -269,7 +270,7 @@ static unsigned long long count_loaded(void)
 {
 	unsigned long long n = 0;
 
-	(void)dl_iterate_phdr(read_n_loaded, &n);
+	(void)elf_walk(read_n_loaded, &n);
 	return n;
 }
 
@@ -308,7 +309,7 @@ bool reach_is_here(const void *addr)
 {
 	struct reach_here here = {.addr = addr};
 
-	(void)dl_iterate_phdr(here_on_object, &here);
+	(void)elf_walk(here_on_object, &here);
 	return here.is_here;
 }
 
@@ -378,7 +379,7 @@ bool reach_look(void)
 	    (n == reach.n_looked_at && !__atomic_load_n(&reach.is_expected, __ATOMIC_RELAXED)))
 		return bypass_seen();
 	reach.n_looked_at = n;
-	(void)dl_iterate_phdr(caller_on_object, NULL);
+	(void)elf_walk(caller_on_object, NULL);
 	return bypass_seen();
 }
 
@@ -412,7 +413,7 @@ __attribute__((constructor)) static void reach_on_load(void)
 	    elf_find_after((const void *)reach_on_load, "cuInit"))
 		return;
 	reach.is_behind = true;
-	(void)dl_iterate_phdr(front_on_object, &set);
+	(void)elf_walk(front_on_object, &set);
 	if (load_driver_if_present()) {
 		for (size_t i = 0; i < set.n; i++) {
 			if (!is_of_libc(&set.objects[i]) &&

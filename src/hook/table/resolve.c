@@ -6,12 +6,12 @@
 #include "hook/table/hook_nvml.h"
 #include "hook/table/hook_table.h"
 #include "hook/table/load.h"
+#include "hook/table/name.h"
 #include "hook/table/reach.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
 typedef void *(*resolve_dlsym_fn)(void *handle, const char *name);
@@ -108,7 +108,7 @@ bool resolve_find(const char *name, struct resolve_wrap *ret_wrap)
 		return true;
 	}
 
-	if (strcmp(name, "ioctl") == 0) {
+	if (name_is(name, "ioctl")) {
 		ret_wrap->ours = (void *)ioctl;
 		ret_wrap->real = resolve_in_libc(name);
 		return true;
@@ -181,7 +181,7 @@ static struct resolve_answer resolve_wrapped(const struct resolve_query *query, 
 static bool resolve_may_be_ours(const void *handle, const char *name)
 {
 	return name && ((name[0] == 'c' && name[1] == 'u') || (name[0] == 'n' && name[1] == 'v') ||
-			(handle != RTLD_NEXT && strcmp(name, "ioctl") == 0));
+			(handle != RTLD_NEXT && name_is(name, "ioctl")));
 }
 
 struct resolve_answer resolve_dlsym(void *handle, const char *name, const void *caller)
@@ -218,7 +218,7 @@ struct resolve_answer resolve_dlvsym(void *handle, const char *name, const char 
  */
 static bool resolve_is_alone(const char *file, const void *caller)
 {
-	return strchr(file, '/') && !strchr(file, '$') && reach_is_here(caller);
+	return name_has(file, '/') && !name_has(file, '$') && reach_is_here(caller);
 }
 
 /*

@@ -19,6 +19,7 @@ BUILD = pathlib.Path(os.environ["NVSHARE_BUILD"])
 PRELOAD = BUILD / "tests/hook/preload"
 MIB = 1 << 20
 BUDGET = 256 * MIB
+BUFFER = 32 * MIB  # of the leaver
 
 # Positions in a message's values (include/nvshare/protocol.h).
 REGISTER_MEM, REGISTER_FLAGS = 3, 19

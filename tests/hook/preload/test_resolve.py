@@ -14,6 +14,8 @@ BUILD = os.environ["NVSHARE_BUILD"]
 HERE = os.path.join(BUILD, "tests/hook/preload")
 OURS = os.path.join(BUILD, "libnvshare.so")
 CHAIN1, CHAIN2, CHAIN3 = (os.path.join(HERE, f"libchain{n}.so") for n in (1, 2, 3))
+TRAP, WALKER = (os.path.join(HERE, f"lib{name}.so") for name in ("trap", "walker"))
+FAKE = os.path.join(HERE, "fake", "libcuda.so.1")
 
 
 def run(command, preload, **env):
@@ -32,6 +34,8 @@ def run(command, preload, **env):
         ([CHAIN1, OURS, CHAIN2, CHAIN3], "123"),
         ([CHAIN2, OURS, CHAIN3], "23"),
         ([OURS, CHAIN2, CHAIN1, CHAIN3], "213"),
+        ([WALKER, OURS], ""),
+        ([OURS, WALKER], ""),
     ],
 )
 def test_look_ups_give_ours_for_the_drivers_and_nothing_else(probe, preload, said):
@@ -42,9 +46,22 @@ def test_look_ups_give_ours_for_the_drivers_and_nothing_else(probe, preload, sai
 
 
 def test_a_driver_that_is_preloaded_first_is_reached_through_ours():
-    fake = os.path.join(HERE, "fake", "libcuda.so.1")
-    done = run([os.path.join(HERE, "probe_linked"), ""], [fake, OURS], LD_LIBRARY_PATH=os.path.join(HERE, "fake"))
+    done = run([os.path.join(HERE, "probe_linked"), ""], [FAKE, OURS], LD_LIBRARY_PATH=os.path.join(HERE, "fake"))
     assert done.stdout == ""
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "preload",
+    [
+        [TRAP, OURS], [OURS, TRAP], [TRAP, OURS, FAKE], [OURS, FAKE, TRAP],
+        [WALKER, OURS], [OURS, WALKER], [WALKER, OURS, FAKE],
+    ],
+    ids=lambda libraries: "-".join(os.path.basename(library).split(".")[0] for library in libraries),
+)
+def test_nothing_that_is_interposed_is_called_before_main(preload):
+    done = run([os.path.join(HERE, "starter")], preload)
     assert done.stderr == ""
     assert done.returncode == 0
 
