@@ -3,6 +3,7 @@
 
 #include "ipc/job_client.h"
 #include "util/clock.h"
+#include "util/thread_name.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -128,7 +129,7 @@ static void wait_guard(pid_t parent)
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		(void)raise(SIGKILL);
-	(void)prctl(PR_SET_NAME, "nvshare-wait");
+	thread_name("nvshare-wait");
 }
 
 int task_place_wait(const struct task_place_request *request, struct task_place *ret_place,

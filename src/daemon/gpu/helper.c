@@ -3,6 +3,7 @@
 
 #include "abi/nvml_abi.h"
 #include "daemon/gpu/nvml.h"
+#include "util/thread_name.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -141,7 +142,7 @@ int helper_main(int fd)
 
 	helper.fd = fd;
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	(void)prctl(PR_SET_NAME, "nvshare-nvml");
+	thread_name("nvshare-nvml");
 	(void)pthread_mutex_init(&helper.lock, NULL);
 	if (!nvml_open(&helper.nvml))
 		return EXIT_FAILURE;

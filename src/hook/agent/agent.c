@@ -30,6 +30,7 @@
 #include "hook/table/cuda_real.h"
 #include "hook/tickets/tickets.h"
 #include "util/clock.h"
+#include "util/thread_name.h"
 
 #include <errno.h>
 #include <poll.h>

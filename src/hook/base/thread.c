@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/prctl.h>
 
 int thread_start(void *(*run)(void *), void *arg, size_t stack)
 {
@@ -31,9 +30,4 @@ int thread_start(void *(*run)(void *), void *arg, size_t stack)
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
 	return -r;
-}
-
-void thread_name(const char *name)
-{
-	(void)prctl(PR_SET_NAME, name, 0, 0, 0);
 }

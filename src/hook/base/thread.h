@@ -12,10 +12,4 @@
 /* stack: bytes; it becomes larger if thread-local storage needs it. Returns 0, or -errno. */
 int thread_start(void *(*run)(void *), void *arg, size_t stack);
 
-/*
- * Names the calling thread, with at most 15 characters. Its maker cannot name it, because the
- * thread may have ended by then.
- */
-void thread_name(const char *name);
-
 #endif

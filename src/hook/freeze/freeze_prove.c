@@ -19,6 +19,7 @@
 #include "hook/gate/gate.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
+#include "util/thread_name.h"
 
 #include <string.h>
 

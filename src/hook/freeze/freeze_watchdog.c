@@ -9,6 +9,7 @@
 #include "hook/base/thread.h"
 #include "hook/freeze/freeze_private.h"
 #include "util/clock.h"
+#include "util/thread_name.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -32,7 +33,7 @@ static struct {
 static void *watchdog_main(void *arg)
 {
 	(void)arg;
-	thread_name("nvshare-watchdog_main");
+	thread_name("nvshare-watch");
 	for (;;) {
 		uint64_t at_ns, epoch;
 		uint32_t n_changes;

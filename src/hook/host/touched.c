@@ -5,6 +5,7 @@
 #include "hook/base/hook_mutex.h"
 #include "hook/host/hostmem.h"
 #include "util/clock.h"
+#include "util/thread_name.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -222,6 +223,7 @@ static void *toucher_run(void *arg)
 	size_t size;
 
 	(void)arg;
+	thread_name("nvshare-touch");
 	hook_lock(&touched.lock);
 	for (;;) {
 		toucher_keep_pace();

@@ -8,7 +8,7 @@ import pytest
 
 from preload_rig import (MEM_END, MEM_SWAPPED, MIB, PATIENCE, PRELOAD, RELEASED_MEM,
                           RELEASED_OUTCOME, RELEASED_WANTS, expect_end, expect_line, is_ready,
-                          tell)
+                          tell, thread_names)
 
 ALL = 1 << 40
 SUCCESS, TIMEOUT, INVALID_STATE = 0, 1, 5
@@ -75,6 +75,20 @@ def end(program):
     program.stdin.close()
     program.stdin = None
     expect_end(program)
+
+
+def test_its_threads_have_names_that_the_kernel_does_not_cut(node):
+    program, client = begin(node)
+    assert is_prepared(program, COMPUTING)
+    ask(program, "call", "calling")
+    released = stop(client, 0)
+    names = set(thread_names(program.pid)) - {"frozen"}
+    assert names <= {"nvshare", "nvshare-watch", "nvshare-prove", "nvshare-touch"}
+    assert "nvshare-watch" in names
+    tell(program, "join")
+    go_on(client, released)
+    go_on_until(program, client, "returned")
+    end(program)
 
 
 # ---- calls -------------------------------------------------------------------------
