@@ -470,7 +470,7 @@ check-corpus: $(replays)
 fixtures := $(addprefix $(B)/tests/hook/preload/,fake/libcuda.so.1 libchain1.so libchain2.so \
     libchain3.so libtrap.so libwalker.so starter probe probe_linked probe_static leaver libleaver.so \
     libearly.so $(addprefix sanitized/,address thread address-inside thread-inside) \
-    capturer green frozen new_by_old/libnvidia-ml.so.1 old_by_new/libnvidia-ml.so.1)
+    secure capturer green frozen new_by_old/libnvidia-ml.so.1 old_by_new/libnvidia-ml.so.1)
 $(B)/tests/hook/preload/fake/libcuda.so.1: tests/hook/preload/fake_libcuda.c tests/hook/preload/fake_lookup.c src/hook/table/cuda_hooks.def
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
@@ -504,6 +504,9 @@ $(B)/tests/hook/preload/probe_linked: tests/hook/preload/probe.c $(B)/tests/hook
 $(B)/tests/hook/preload/probe_static: tests/hook/preload/probe_static.c
 	@mkdir -p $(@D)
 	$(LINK) $(NVS_CPPFLAGS) -static -o $@ $<
+$(B)/tests/hook/preload/secure: tests/hook/preload/secure.c $(B)/libnvshare.so $(B)/simgpu/libcuda.so.1
+	@mkdir -p $(@D)
+	$(LINK) $(NVS_CPPFLAGS) -o $@ $^ -Wl,-rpath,$(abspath $(B)):$(abspath $(B)/simgpu)
 # Programs with the runtime of a sanitizer, as a library and inside the program.
 $(B)/tests/hook/preload/sanitized/%: tests/hook/preload/leaver.c $(B)/libapp.a
 	@mkdir -p $(@D)

@@ -18,7 +18,7 @@
 const char *sock_dir(const char *dir)
 {
 	if (!dir || !*dir)
-		dir = getenv("NVSHARE_SOCK_DIR");
+		dir = secure_getenv("NVSHARE_SOCK_DIR");
 	return dir && *dir ? dir : NVSHARE_SOCK_DIR_DEFAULT;
 }
 

@@ -22,8 +22,8 @@
 #include <stdbool.h>
 
 /*
- * get: getenv(), or a test's function. The name starts with the launcher's, for people, and ends
- * with a digest of all that tells this gang from others. false: no gang, and ret is "".
+ * get: secure_getenv(), or a test's function. The name starts with the launcher's, for people, and
+ * ends with a digest of all that tells this gang from others. false: no gang, and ret is "".
  */
 bool gang_name_find(char *(*get)(const char *name), char ret[NVSHARE_GANG_LEN]);
 

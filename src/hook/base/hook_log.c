@@ -20,7 +20,7 @@ bool hook_log_enabled(void)
 	int level = __atomic_load_n(&hook_log.level, __ATOMIC_RELAXED);
 
 	if (level < 0) {
-		const char *value = getenv("NVSHARE_DEBUG");
+		const char *value = secure_getenv("NVSHARE_DEBUG");
 
 		level = value && *value && strcmp(value, "0") != 0;
 		__atomic_store_n(&hook_log.level, level, __ATOMIC_RELAXED);

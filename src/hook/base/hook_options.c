@@ -100,7 +100,7 @@ void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret
 
 static void read_once(void)
 {
-	hook_options_parse(getenv, &options);
+	hook_options_parse(secure_getenv, &options);
 }
 
 const struct hook_options *hook_options(void)

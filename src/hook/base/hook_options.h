@@ -7,6 +7,9 @@
  * them all (hook_options_table.c). For a value that is not allowed the default is used, and one
  * line says so, with the values that are allowed. The library also reads variables of others.
  *
+ * A program with more rights than its caller reads none: secure_getenv() finds nothing in a
+ * set-uid program, so its caller cannot name the scheduler that it obeys.
+ *
  * Threading: any thread. The first use is in a thread of the program, as each getenv() is: a
  * setenv() of the program at the same time may move the value that another thread reads.
  */
@@ -74,7 +77,7 @@ const struct hook_options *hook_options(void);
 /* The word of NVSHARE_PRIORITY for it; "?": it is no priority. */
 const char *hook_options_priority(uint32_t priority);
 
-/* get: getenv(), or a test's function. */
+/* get: secure_getenv(), or a test's function. */
 void hook_options_parse(char *(*get)(const char *name), struct hook_options *ret);
 
 /* For the manual and for tests. */
