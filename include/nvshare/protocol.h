@@ -53,7 +53,7 @@
 #define NVSHARE_TEXT_LEN 256
 
 enum nvshare_msg_type {
-#define NVSHARE_MSG(id, NAME, field, body, direction) NVSHARE_MSG_##NAME = id,
+#define NVSHARE_MSG(id, NAME, field, body, direction, during) NVSHARE_MSG_##NAME = id,
 #include "nvshare/messages.def"
 #undef NVSHARE_MSG
 };

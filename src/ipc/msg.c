@@ -57,7 +57,7 @@ _Static_assert(sizeof(struct nvshare_status_wait) == 24, "status_wait");
 _Static_assert(sizeof(struct msg) == NVSHARE_MSG_SIZE_MAX, "msg");
 
 /* A longer packet is cut to the limit on receipt, so no valid packet may have that size. */
-#define NVSHARE_MSG(id, NAME, field, body, direction)                                      \
+#define NVSHARE_MSG(id, NAME, field, body, direction, during)                              \
 	_Static_assert(sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body) < \
 			       NVSHARE_MSG_SIZE_MAX,                                       \
 		       #NAME ": too long");
@@ -74,7 +74,7 @@ static const struct type_info {
 	uint16_t size;
 	enum direction direction;
 } types[] = {
-#define NVSHARE_MSG(id, NAME, field, body, direction)                                     \
+#define NVSHARE_MSG(id, NAME, field, body, direction, during)                             \
 	[id] = {#NAME, sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body), \
 		direction},
 #include "nvshare/messages.def"

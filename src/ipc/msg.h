@@ -15,7 +15,7 @@
 struct msg {
 	struct nvshare_msg_header header;
 	union {
-#define NVSHARE_MSG(id, NAME, field, body, direction) struct nvshare_##body field;
+#define NVSHARE_MSG(id, NAME, field, body, direction, during) struct nvshare_##body field;
 #include "nvshare/messages.def"
 #undef NVSHARE_MSG
 		uint8_t bytes[NVSHARE_MSG_SIZE_MAX - sizeof(struct nvshare_msg_header)];

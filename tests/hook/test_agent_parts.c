@@ -65,24 +65,79 @@ static void comes_back_with_what_it_is_given_meanwhile(void)
 	(void)user_finish(&user);
 }
 
-/* What comes first is answered first; what is in stays. */
-static void hears_something_else_while_it_comes_back(void)
+static void answers_what_others_wait_for_while_it_comes_back(void)
 {
 	struct nvshare_set_share share = {.seq = 1, .slice_us = 10000};
 	struct user user = {0};
-	struct nvshare_mem_update u;
 	int fd;
 
 	fake_listen(rig_dir);
 	fd = begin_part(&user, agent_more_budget);
 	fake_send(fd, NVSHARE_MSG_SET_SHARE, &share);
+	check(fake_expect(fd, NVSHARE_MSG_SHARE_SET).body.share_set.seq == 1);
 	fake_available(fd, 150 * MIB, 9);
-	u = fake_expect(fd, NVSHARE_MSG_MEM_UPDATE).body.mem_update;
-	check(u.epoch == 7 && u.mem.swapped == 30 * MIB && u.moved == 30 * MIB);
-	(void)fake_expect(fd, NVSHARE_MSG_SHARE_SET);
-	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 2);
+	check(expect_all(fd).epoch == 9 && fake_get(n_restores) == 1);
 	fake_grant(fd, 2, 150 * MIB, 10);
 	(void)user_finish(&user);
+}
+
+/* Those that do not end a restore. A new budget is what it waits for. */
+static const uint16_t passing[] = {
+	NVSHARE_MSG_HEARTBEAT,    NVSHARE_MSG_PING,          NVSHARE_MSG_TICKET_WORD,
+	NVSHARE_MSG_HOST_MEMORY,  NVSHARE_MSG_HANDOVER,      NVSHARE_MSG_SLABS,
+	NVSHARE_MSG_WAIT_FOR_MEM, NVSHARE_MSG_SET_SHARE,     NVSHARE_MSG_GPU_STATE,
+	NVSHARE_MSG_COPY_AHEAD,   NVSHARE_MSG_MEM_AVAILABLE,
+};
+
+static uint16_t sent;    /* the message of this child */
+static int first_answer; /* of agent_more_budget(), but NOT_YET; atomic */
+
+static enum pager_more note_answer(CUdevice dev)
+{
+	enum pager_more more = agent_more_budget(dev);
+	int none = PAGER_MORE_NOT_YET;
+
+	(void)__atomic_compare_exchange_n(&first_answer, &none, (int)more, false, __ATOMIC_SEQ_CST,
+					  __ATOMIC_SEQ_CST);
+	return more;
+}
+
+/* The budget that comes next is taken at once, or only after the restore has ended. */
+static void goes_on_or_ends(void)
+{
+	enum pager_more expected = PAGER_MORE_LATER;
+	struct user user = {0};
+	int fd;
+
+	for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
+		if (passing[i] == sent)
+			expected = PAGER_MORE_GIVEN;
+	}
+	first_answer = PAGER_MORE_NOT_YET;
+	fake_listen(rig_dir);
+	fd = begin_part(&user, note_answer);
+	if (sent != NVSHARE_MSG_MEM_AVAILABLE)
+		fake_send(fd, (enum nvshare_msg_type)sent, NULL);
+	fake_available(fd, 150 * MIB, 9);
+	wait_until(__atomic_load_n(&first_answer, __ATOMIC_SEQ_CST) != PAGER_MORE_NOT_YET);
+	check(__atomic_load_n(&first_answer, __ATOMIC_SEQ_CST) == (int)expected);
+	_exit(0); /* the user waits on, and some messages have ended the connection */
+}
+
+static void each_message_ends_a_restore_or_does_not(void **state)
+{
+	static const uint16_t types[] = {
+#define NVSHARE_MSG(id, NAME, field, body, direction, during) id,
+#include "nvshare/messages.def"
+#undef NVSHARE_MSG
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		sent = types[i];
+		if (rig_run_child(goes_on_or_ends))
+			fail_msg("%s", msg_name(sent));
+	}
 }
 
 static void loses_the_scheduler_while_it_comes_back(void)
@@ -106,7 +161,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		child_test(comes_back_in_parts),
 		child_test(comes_back_with_what_it_is_given_meanwhile),
-		child_test(hears_something_else_while_it_comes_back),
+		child_test(answers_what_others_wait_for_while_it_comes_back),
+		cmocka_unit_test(each_message_ends_a_restore_or_does_not),
 		child_test(loses_the_scheduler_while_it_comes_back),
 	};
 

@@ -17,7 +17,7 @@ static const struct {
 	size_t size;
 	enum direction direction;
 } all[] = {
-#define NVSHARE_MSG(id, NAME, field, body, direction) \
+#define NVSHARE_MSG(id, NAME, field, body, direction, during) \
 	{id, #NAME, sizeof(struct nvshare_msg_header) + sizeof(struct nvshare_##body), direction},
 #include "nvshare/messages.def"
 #undef NVSHARE_MSG

@@ -394,17 +394,24 @@ bool agent_link_hear(const struct agent_link *link, int wait_ms)
 	       clock_poll(&fd, 1, clock_now_ns() + (uint64_t)wait_ms * CLOCK_NS_PER_MS) > 0;
 }
 
-bool agent_link_receive_if(struct agent_link *link, uint16_t type)
+unsigned int agent_link_receive_during(struct agent_link *link, unsigned int mask)
 {
+	static const uint8_t during[] = {
+#define NVSHARE_MSG(id, NAME, field, body, direction, during) [id] = AGENT_DURING_##during,
+#include "nvshare/messages.def"
+#undef NVSHARE_MSG
+	};
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX + 1];
 	struct msg msg;
 	ssize_t n;
 
 	if (link->fd < 0 || link->is_broken)
-		return false;
+		return AGENT_DURING_NEVER;
 	n = sock_peek(own_fd_of(link->fd), bytes, sizeof(bytes));
 	if (n <= 0 && n != -EAGAIN)
 		link->is_broken = true;
-	return n > 0 && msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) == 0 &&
-	       msg.header.type == type && link_receive_one(link);
+	if (n <= 0 || msg_decode(bytes, (size_t)n, MSG_TO_CLIENT, &msg) ||
+	    !(during[msg.header.type] & mask) || !link_receive_one(link))
+		return AGENT_DURING_NEVER;
+	return during[msg.header.type];
 }

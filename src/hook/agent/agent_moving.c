@@ -12,8 +12,14 @@
 /* A lack of host memory is reported again when it has changed by more than this part of it. */
 #define LACK_PART 16
 
-/* Messages that are taken between two looks at an eviction. */
+/* Messages that are taken between two looks at a move. */
 #define HEAR_MAX 64
+
+/*
+ * The lease hears of none of these. Those that it hears of wait until the move has ended. They
+ * come to all clients at any time, and the one about host memory may stand behind others.
+ */
+#define BESIDE_MOVE (AGENT_DURING_ALWAYS | AGENT_DURING_MOVE)
 
 void agent_moved_out(CUdevice dev, uint64_t bytes)
 {
@@ -64,27 +70,12 @@ static void link_report_lack(struct agent_link *link, uint64_t moved, uint64_t l
 	}
 }
 
-/*
- * Takes messages that the lease does not hear of; the others wait until the eviction has ended.
- * Such messages come to all clients at any time, and the one about host memory may stand behind
- * them.
- */
-static bool link_hear_beside_eviction(struct agent_link *link)
+/* true: it has taken some of the mask. A move goes on, even if messages keep coming. */
+static bool link_hear(struct agent_link *link, unsigned int mask)
 {
 	bool has_any = false;
 
-	/* The eviction goes on, even if messages keep coming. */
-	for (int i = 0; i < HEAR_MAX && (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_HANDOVER) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_SLABS) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_WAIT_FOR_MEM) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_SET_SHARE) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_COPY_AHEAD) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_TICKET_WORD) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_PING));
-	     i++)
+	for (int i = 0; i < HEAR_MAX && agent_link_receive_during(link, mask); i++)
 		has_any = true;
 	return has_any;
 }
@@ -93,29 +84,18 @@ void agent_hear_beside_eviction(void)
 {
 	agent_for_each_link (l) {
 		if (l->state == AGENT_LINK_UP && agent_link_hear(l, 0))
-			(void)link_hear_beside_eviction(l);
+			(void)link_hear(l, BESIDE_MOVE);
 	}
-}
-
-/* The process is alive on all of its GPUs while memory of one moves. */
-static void link_hear_in_move(struct agent_link *link)
-{
-	for (int i = 0; i < HEAR_MAX && (agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_TICKET_WORD) ||
-					 agent_link_receive_if(link, NVSHARE_MSG_PING));
-	     i++)
-		;
 }
 
 /*
  * An order for a further GPU. Until the process stands for good the watchdog may let it go on, and
  * a stop may have to freeze it anew; then the order waits. It may stand behind a warning.
  */
-static bool link_hear_order(struct agent_link *link)
+static void link_hear_order(struct agent_link *link)
 {
-	return agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) ||
-	       (agent_halt_stands() && (agent_link_receive_if(link, NVSHARE_MSG_DROP_LOCK) ||
-					agent_link_receive_if(link, NVSHARE_MSG_PREPARE_SWAP_OUT)));
+	(void)agent_link_receive_during(
+		link, AGENT_DURING_BUDGET | (agent_halt_stands() ? AGENT_DURING_ORDER : 0));
 }
 
 void agent_hear_beside_moves(bool may_begin)
@@ -123,11 +103,12 @@ void agent_hear_beside_moves(bool may_begin)
 	agent_for_each_link (l) {
 		if (l->state != AGENT_LINK_UP || !agent_link_hear(l, 0))
 			continue;
+		/* The process is alive on all of its GPUs while memory of one moves. */
 		if (l->moving)
-			link_hear_in_move(l);
+			(void)link_hear(l, AGENT_DURING_ALWAYS);
 		/* The first order may begin a move, and then the next one waits for its end. */
-		else if (!link_hear_beside_eviction(l) && may_begin)
-			(void)link_hear_order(l);
+		else if (!link_hear(l, BESIDE_MOVE) && may_begin)
+			link_hear_order(l);
 	}
 }
 
@@ -139,7 +120,7 @@ bool agent_await_host(CUdevice dev, uint64_t moved, uint64_t bytes)
 		return false;
 	link_report_lack(link, moved, bytes);
 	if (agent_link_hear(link, 0))
-		(void)link_hear_beside_eviction(link);
+		(void)link_hear(link, BESIDE_MOVE);
 	return !link->is_broken;
 }
 
@@ -161,16 +142,13 @@ enum pager_more agent_more_budget(CUdevice dev)
 		return PAGER_MORE_LATER;
 	if (!agent_link_hear(link, 0))
 		return PAGER_MORE_NOT_YET;
-	if (agent_link_receive_if(link, NVSHARE_MSG_HOST_MEMORY) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_GPU_STATE) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_COPY_AHEAD) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_TICKET_WORD) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_SLABS) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_HANDOVER) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_HEARTBEAT) ||
-	    agent_link_receive_if(link, NVSHARE_MSG_PING))
+	switch (agent_link_receive_during(link, BESIDE_MOVE | AGENT_DURING_BUDGET)) {
+	case AGENT_DURING_ALWAYS:
+	case AGENT_DURING_MOVE:
 		return PAGER_MORE_NOT_YET; /* these bring no budget */
-	if (!agent_link_receive_if(link, NVSHARE_MSG_MEM_AVAILABLE) || link->lease.is_used_up)
+	case AGENT_DURING_BUDGET:
+		return link->lease.is_used_up ? PAGER_MORE_LATER : PAGER_MORE_GIVEN;
+	default:
 		return PAGER_MORE_LATER;
-	return PAGER_MORE_GIVEN;
+	}
 }

@@ -53,15 +53,22 @@ void agent_moves_end_order(struct agent_link *link);
 void agent_moves_sync_coming(void); /* an order's host_coming has changed */
 void agent_moves_reset(void);       /* after fork() */
 
-/* agent_link.c */
+/* agent_link.c. When a message is taken while memory moves (messages.def); bits of a mask. */
+enum agent_during {
+	AGENT_DURING_NEVER = 0,
+	AGENT_DURING_ALWAYS = 1 << 0,
+	AGENT_DURING_MOVE = 1 << 1,
+	AGENT_DURING_BUDGET = 1 << 2,
+	AGENT_DURING_ORDER = 1 << 3,
+};
 void agent_link_connect(struct agent_link *link);
 bool agent_link_is_lost(const struct agent_link *link); /* the program has closed its descriptor */
 void agent_link_close(struct agent_link *link); /* the lease hears LOST, if it was registered */
 void agent_link_wrong(struct agent_link *link); /* the scheduler is wrong: the connection ends */
 void agent_link_receive(struct agent_link *link);
 bool agent_link_hear(const struct agent_link *link, int wait_ms); /* something can be read */
-/* Takes the next message if it is of this type. true: there may be more. */
-bool agent_link_receive_if(struct agent_link *link, uint16_t msg_type);
+/* Takes the next message if its column `during` is in mask. Returns that value, or 0. */
+unsigned int agent_link_receive_during(struct agent_link *link, unsigned int mask);
 void agent_link_flush(struct agent_link *link);
 void agent_link_register_again(struct agent_link *link);
 /* The answer to REGISTER was no. */
