@@ -6,7 +6,8 @@
  * `nvsharectl run`: a command that waits for its GPU, and then runs where it was called.
  *
  * run_options.c reads the command line, run_env.c makes the command's environment, run_child.c
- * starts the command and passes signals on, run_command.c is the course of it all.
+ * starts the command and passes signals on, run_preload.c sees whether it can be managed,
+ * run_command.c is the course of it all.
  *
  * Single-threaded.
  */
@@ -14,6 +15,7 @@
 #include "ipc/job_client.h"
 #include "nvshare/protocol.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,6 +53,19 @@ bool run_env_set(const struct run_options *options, const struct nvshare_job *jo
 
 /* value of LD_PRELOAD with library in it, which other libraries of that name make needless. */
 void run_env_preload(const char *value, const char *library, char *buf, size_t size);
+
+enum run_preload {
+	RUN_PRELOAD_WORKS,
+	RUN_PRELOAD_STATIC,     /* it has no loader */
+	RUN_PRELOAD_OTHER_LIBC, /* it has one that is not glibc's */
+	RUN_PRELOAD_OWN_RIGHTS, /* set-uid, or with capabilities: the loader takes no library */
+};
+
+/*
+ * Whether the library can be preloaded into command, which is found as execvp() finds it. ret_path:
+ * the program, or the interpreter of the script, that decides it.
+ */
+enum run_preload run_preload_look(const char *command, char ret_path[PATH_MAX]);
 
 struct run_child {
 	pid_t pid;      /* 0: none runs */

@@ -230,6 +230,24 @@ static int run_once(struct run *run, bool *ret_again)
 	return 0;
 }
 
+/* It runs all the same: it may be no program for a GPU, or one that starts those. */
+static void run_warn_unmanaged(const struct run *run)
+{
+	static const char *const texts[] = {
+		[RUN_PRELOAD_STATIC] = "is linked statically, so it runs unmanaged; dynamic "
+				       "programs that it starts are managed",
+		[RUN_PRELOAD_OTHER_LIBC] = "is not linked with glibc, so it runs unmanaged; "
+					   "programs of glibc that it starts are managed",
+		[RUN_PRELOAD_OWN_RIGHTS] = "runs with other rights than yours, so it and programs "
+					   "that it starts run unmanaged",
+	};
+	char path[PATH_MAX];
+	enum run_preload found = run_preload_look(run->options.command[0], path);
+
+	if (found != RUN_PRELOAD_WORKS)
+		(void)fprintf(stderr, "nvsharectl: '%s' %s\n", path, texts[found]);
+}
+
 /* The queue handles gangs that have a name and a size above 1. Others concern only programs. */
 static int run_submit(struct run *run)
 {
@@ -260,6 +278,7 @@ int run_command(char *const *args)
 		job_client_deinit(&run.client);
 		return run_fail(&run, run.client.text);
 	}
+	run_warn_unmanaged(&run);
 	do {
 		r = run_once(&run, &is_again);
 	} while (is_again);

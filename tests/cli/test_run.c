@@ -2,11 +2,18 @@
 #include "cli/cli.h"
 #include "cli/run.h"
 
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -167,6 +174,149 @@ static void the_job_keeps_to_the_gpus_of_the_environment(void **state)
 				 CLI_EXIT_USAGE);
 }
 
+/* ---- whether the library can be preloaded ---------------------------------------------- */
+
+static char folder[] = "/tmp/nvshare-run.XXXXXX";
+
+static int make_folder(void **state)
+{
+	(void)state;
+	return mkdtemp(folder) && !chdir(folder) && !setenv("PATH", folder, 1) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+	static const char *const names[] = {"program", "script", "second", "ld-linux-x86-64.so.2"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		(void)unlink(names[i]);
+	return rmdir(folder);
+}
+
+static void make_file(const char *name, const void *bytes, size_t size)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, bytes, size), size);
+	assert_int_equal(close(fd), 0);
+	assert_int_equal(chmod(name, 0755), 0);
+}
+
+/* loader NULL: it has none. */
+static void make_program(const char *name, const char *loader)
+{
+	struct {
+		Elf64_Ehdr header;
+		Elf64_Phdr segments[2];
+		char loader[64];
+	} file = {
+		.header = {.e_ident = ELFMAG "\2\1\1",
+			   .e_type = ET_DYN,
+			   .e_phoff = sizeof(Elf64_Ehdr),
+			   .e_phentsize = sizeof(Elf64_Phdr),
+			   .e_phnum = 2},
+		.segments = {{.p_type = PT_LOAD}, {.p_type = loader ? PT_INTERP : PT_NOTE}},
+	};
+
+	file.segments[1].p_offset = offsetof(typeof(file), loader);
+	if (loader) {
+		file.segments[1].p_filesz = strlen(loader) + 1;
+		(void)strcpy(file.loader, loader);
+	}
+	make_file(name, &file, sizeof(file));
+}
+
+static void expect_preload(const char *command, enum run_preload expected, const char *path)
+{
+	char found[PATH_MAX];
+
+	assert_int_equal(run_preload_look(command, found), expected);
+	if (path)
+		assert_string_equal(found, path);
+}
+
+static void the_loader_of_a_program_decides(void **state)
+{
+	static const struct {
+		const char *loader;
+		enum run_preload expected;
+	} cases[] = {
+		{"/lib64/ld-linux-x86-64.so.2", RUN_PRELOAD_WORKS},
+		{"/nix/store/x-glibc/lib/ld-linux-aarch64.so.1", RUN_PRELOAD_WORKS},
+		{"/lib64/ld-lsb-x86-64.so.3", RUN_PRELOAD_WORKS},
+		{"/lib/ld-musl-x86_64.so.1", RUN_PRELOAD_OTHER_LIBC},
+		{"/system/bin/linker64", RUN_PRELOAD_OTHER_LIBC},
+		{NULL, RUN_PRELOAD_STATIC},
+	};
+	char path[PATH_MAX];
+
+	(void)state;
+	(void)snprintf(path, sizeof(path), "%s/program", folder);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		make_program("program", cases[i].loader);
+		expect_preload("./program", cases[i].expected, "./program");
+		expect_preload("program", cases[i].expected, path); /* by PATH */
+	}
+	/* The loader as a program takes preloaded libraries. */
+	make_program("ld-linux-x86-64.so.2", NULL);
+	expect_preload("./ld-linux-x86-64.so.2", RUN_PRELOAD_WORKS, NULL);
+}
+
+static void a_script_is_its_interpreter(void **state)
+{
+	static const char first[] = "#! ./second -x\n", second[] = "#!./program\n";
+
+	(void)state;
+	make_program("program", NULL);
+	make_file("script", first, sizeof(first) - 1);
+	make_file("second", second, sizeof(second) - 1);
+	expect_preload("./script", RUN_PRELOAD_STATIC, "./program");
+	make_program("program", "/lib64/ld-linux-x86-64.so.2");
+	expect_preload("./script", RUN_PRELOAD_WORKS, NULL);
+	make_file("second", first, sizeof(first) - 1); /* of itself, without an end */
+	expect_preload("./script", RUN_PRELOAD_WORKS, NULL);
+}
+
+static void what_does_not_tell_is_no_obstacle(void **state)
+{
+	(void)state;
+	expect_preload("/nowhere/program", RUN_PRELOAD_WORKS, NULL);
+	expect_preload("no-such-program", RUN_PRELOAD_WORKS, NULL);
+	expect_preload("/tmp", RUN_PRELOAD_WORKS, NULL);
+	expect_preload("", RUN_PRELOAD_WORKS, NULL);
+	make_file("program", "true\n", 5);
+	expect_preload("./program", RUN_PRELOAD_WORKS, NULL);
+	make_file("program", ELFMAG, SELFMAG);
+	expect_preload("./program", RUN_PRELOAD_WORKS, NULL);
+	make_program("program", NULL);
+	assert_int_equal(chmod("program", 0644), 0); /* cannot be executed */
+	expect_preload("./program", RUN_PRELOAD_WORKS, NULL);
+	(void)unsetenv("PATH");
+	expect_preload("sh", RUN_PRELOAD_WORKS, NULL);
+	(void)setenv("PATH", folder, 1);
+}
+
+static void a_program_with_other_rights_takes_no_library(void **state)
+{
+	static const char line[] = "#!/bin/sh\n";
+
+	(void)state;
+	make_program("program", "/lib64/ld-linux-x86-64.so.2");
+	assert_int_equal(chmod("program", 04755), 0);
+	expect_preload("./program", RUN_PRELOAD_WORKS, NULL); /* the caller's own */
+	if (chown("program", 12345, (gid_t)-1))
+		skip(); /* not root */
+	assert_int_equal(chmod("program", 04755), 0);
+	expect_preload("./program", RUN_PRELOAD_OWN_RIGHTS, "./program");
+	make_file("script", line, sizeof(line) - 1);
+	assert_int_equal(chown("script", 12345, (gid_t)-1), 0);
+	assert_int_equal(chmod("script", 04755), 0);
+	expect_preload("./script", RUN_PRELOAD_WORKS,
+		       NULL); /* the kernel takes a script's for nothing */
+}
+
 static void help_is_that_of_run_only_before_the_command(void **state)
 {
 	(void)state;
@@ -188,7 +338,11 @@ int main(void)
 		cmocka_unit_test(limits_are_times),
 		cmocka_unit_test(the_job_keeps_to_the_gpus_of_the_environment),
 		cmocka_unit_test(help_is_that_of_run_only_before_the_command),
+		cmocka_unit_test(the_loader_of_a_program_decides),
+		cmocka_unit_test(a_script_is_its_interpreter),
+		cmocka_unit_test(what_does_not_tell_is_no_obstacle),
+		cmocka_unit_test(a_program_with_other_rights_takes_no_library),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

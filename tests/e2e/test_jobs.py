@@ -35,6 +35,37 @@ def test_the_command_runs_where_it_was_called(node, tmp_path):
     assert done.stderr == "" and done.returncode == 0
 
 
+def test_a_command_that_cannot_be_managed_is_named_in_one_line(node, tmp_path):
+    node.start_scheduler()
+    source, static, script = tmp_path / "main.c", tmp_path / "static", tmp_path / "script"
+    source.write_text('#include <stdio.h>\nint main(void) { return puts("done") < 0; }\n')
+    subprocess.run(["cc", "-static", "-o", static, source], check=True)
+    script.write_text(f"#!{static}\n")
+    script.chmod(0o755)
+    said = f"nvsharectl: '{static}' is linked statically, so it runs unmanaged; " \
+           "dynamic programs that it starts are managed\n"
+    for command, env in [(static, {}), (script, {}), ("static", {"PATH": f"/usr/bin:{tmp_path}"})]:
+        done = run_here(node, "--", command, env={**node.env, **env})
+        assert (done.stdout, done.stderr, done.returncode) == ("done\n", said, 0)
+    subprocess.run(["cc", "-o", static, source], check=True)
+    done = run_here(node, "--", script)
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+
+
+@needs_root
+@pytest.mark.skipif(os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOSUID, reason="needs set-uid programs")
+def test_a_command_with_other_rights_is_named_in_one_line(node):
+    node.start_scheduler()
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(shutil.copy("/bin/true", folder))
+        os.chown(program, NOBODY, -1)
+        program.chmod(0o4755)
+        done = run_here(node, "--", program)
+    assert done.returncode == 0
+    assert done.stderr == f"nvsharectl: '{program}' runs with other rights than yours, so it and programs that it " \
+                          "starts run unmanaged\n"
+
+
 def test_the_command_sees_its_gpu_and_the_library_once(node):
     node.start_scheduler(NVSHARE_SIM_GPUS="2")
     node.env["NVSHARE_SIM_GPUS"] = "2"

@@ -10,7 +10,10 @@ import tempfile
 import pytest
 from preload_rig import PATIENCE, PRELOAD, is_ready
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a set-uid program")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a set-uid program"),
+    pytest.mark.skipif(os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOSUID, reason="needs set-uid programs"),
+]
 
 ROOT_UID, NOBODY = 0, 65534
 
