@@ -154,7 +154,10 @@ def node(tmp_path):
 
 
 def child_main(path, what, *_):
-    """hold: registers, asks, says "ready", keeps the lock; fork: and has a child that keeps the socket."""
+    """
+    hold: registers, asks, says "ready", keeps the lock until it is told to stop; fork: keeps it, and has a child that
+    keeps the socket.
+    """
     wire_ = Wire(path)
     wire_.register()
     wire_.request()
@@ -175,6 +178,8 @@ def child_main(path, what, *_):
         name, values = wire_.receive(10 * PATIENCE)  # the test ends it
         if name == "HEARTBEAT":
             wire_.send("HEARTBEAT", *values)
+        elif name == "DROP_LOCK" and what == "hold":
+            wire_.release(values[0], values[2])
 
 
 def hand_over(a, b, grant, epoch):
