@@ -9,6 +9,7 @@
 #include "hook/gate/bell.h"
 #include "hook/gate/device.h"
 #include "hook/gate/gate.h"
+#include "hook/gate/green.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/context_cost.h"
 #include "hook/memory/rdma.h"
@@ -25,6 +26,7 @@ lifecycle_step *const lifecycle_on_fork_child[] = {
 	bell_after_fork_child,
 	gate_after_fork_child,
 	device_after_fork_child,
+	green_after_fork_child,
 	budget_after_fork_child,
 	context_cost_after_fork_child,
 	pager_after_fork_child,

@@ -4,6 +4,8 @@
 
 #include "fake_pools.h"
 
+#include "hook/gate/green.h"
+
 /* ---- order ------------------------------------------------------------------ */
 
 static void it_is_pageable(void **state)
@@ -393,6 +395,72 @@ static void a_capture_frees_none_of_it(void **state)
 	drop(p, &s1);
 }
 
+/* ---- green contexts ---------------------------------------------------------- */
+
+#define GREEN ((CUgreenCtx)0x9000)
+
+static void begin_green(void)
+{
+	struct green green = {.handle = GREEN, .ctx = FAKE_CTX2, .primary = FAKE_CTX, .dev = 0};
+
+	assert_true(green_add(&green));
+}
+
+static void end_green(void)
+{
+	pools_green_gone(FAKE_CTX2);
+	green_end(green_take(GREEN));
+}
+
+static CUresult must_not_be_asked(CUstream stream, CUcontext *ctx)
+{
+	(void)stream;
+	(void)ctx;
+	fail();
+	return CUDA_ERROR_STREAM_DETACHED;
+}
+
+static void a_detached_stream_frees_without_the_driver(void **state)
+{
+	CUdeviceptr p;
+
+	(void)state;
+	begin_green();
+	green_stream_made(on(&s1), GREEN);
+	s1.ctx = FAKE_CTX2;
+	p = take(&s1, 10 * MIB);
+	end_green();
+	cuda_real.cuStreamGetCtx = must_not_be_asked;
+	drop(p, &s1);
+	assert_int_equal(counts().allocated, 0);
+	assert_int_equal(n_events, 0);
+	cuda_real.cuStreamGetCtx = drv_stream_ctx;
+	assert_int_equal(take(&s2, 10 * MIB), p);
+	green_stream_gone(on(&s1));
+}
+
+/* A new green context may have the handle of one that has ended. */
+static void a_default_stream_ends_with_its_green_context(void **state)
+{
+	CUdeviceptr p, q;
+
+	(void)state;
+	begin_green();
+	fake_current = legacy.ctx = FAKE_CTX2;
+	assert_int_equal(cuMemAllocAsync(&p, 4 * MIB, NULL), CUDA_SUCCESS);
+	assert_int_equal(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	end_green();
+	begin_green();
+	legacy.ctx = FAKE_CTX; /* events are asked for there */
+	assert_int_equal(cuMemAllocAsync(&q, 4 * MIB, NULL), CUDA_SUCCESS);
+	assert_int_not_equal(p, q);
+	finish(&legacy);
+	assert_int_equal(cuMemAllocAsync(&q, 4 * MIB, NULL), CUDA_SUCCESS);
+	assert_int_equal(p, q);
+	end_green();
+	fake_current = FAKE_CTX;
+}
+
 /* ---- moving, and ends ------------------------------------------------------- */
 
 static void it_goes_out_and_comes_back_and_dead_bytes_do_not(void **state)
@@ -550,6 +618,8 @@ int main(void)
 		POOLS_TEST(a_capture_frees_none_of_it),
 		POOLS_TEST(it_goes_out_and_comes_back_and_dead_bytes_do_not),
 		POOLS_TEST(a_dead_context_takes_all_with_it),
+		POOLS_TEST(a_detached_stream_frees_without_the_driver),
+		POOLS_TEST(a_default_stream_ends_with_its_green_context),
 		POOLS_TEST(threads_never_share_a_byte),
 	};
 

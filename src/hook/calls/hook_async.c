@@ -89,16 +89,6 @@ static void pool_find(CUmemoryPool handle, CUcontext ctx, CUdevice dev, struct p
 		pool_add(ret_pool, ctx);
 }
 
-/* In a capture an allocation is a node of a graph, and its memory is counted with the graph. */
-static bool stream_is_capturing(CUstream stream)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-	return gate_capture_open() && cuda_real.cuStreamIsCapturing &&
-	       (cuda_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-		status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
 /* One form of the driver's function, with its arguments. */
 struct async_call {
 	CUresult (*alloc)(CUdeviceptr *dptr, size_t bytesize, CUstream hStream);
@@ -131,7 +121,8 @@ static CUresult alloc_async(const struct async_call *call, CUstream stream, CUde
 	if (!dptr || !bytesize || charge_here(&ctx, &dev) != CUDA_SUCCESS)
 		return alloc_forward(call, dptr, bytesize);
 	handle = call->from_pool ? call->pool : pool_current(dev);
-	captures = stream_is_capturing(stream);
+	/* In a capture it is a node of a graph, and its memory is counted with the graph. */
+	captures = gate_stream_captures(stream);
 	is_booked = device_of(ctx) != DEVICE_ANY;
 	if (handle && !captures && pools_alloc(handle, stream, bytesize, dptr, &res))
 		return res == CUDA_SUCCESS && is_booked ? pager_context_check(ctx) : res;
@@ -214,7 +205,7 @@ static CUresult alloc_free_async(CUresult (*real)(CUdeviceptr dptr, CUstream hSt
 
 	if (!real)
 		return CUDA_ERROR_NOT_FOUND;
-	captures = stream_is_capturing(stream);
+	captures = gate_stream_captures(stream);
 	if (captures && pager_find(dptr, NULL, NULL, NULL, NULL, NULL))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!captures)

@@ -8,6 +8,7 @@
 
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
+#include "hook/gate/green.h"
 #include "hook/orion/orion.h"
 #include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
@@ -23,24 +24,25 @@ static const void *capture_stream(CUstream stream, bool is_per_thread_api)
 }
 
 /* After the driver's BeginCapture. A capture ends with the context of its stream. */
-static CUresult capture_begun(const void *stream, CUresult res)
+static CUresult capture_begun(CUstream stream, const void *key, CUresult res)
 {
 	CUcontext ctx = NULL;
 
-	if (res == CUDA_SUCCESS && cuda_real.cuCtxGetCurrent)
+	if (res == CUDA_SUCCESS && green_stream_context(stream, &ctx) != CUDA_SUCCESS &&
+	    cuda_real.cuCtxGetCurrent)
 		(void)cuda_real.cuCtxGetCurrent(&ctx);
-	gate_leave_capture(stream, ctx, res == CUDA_SUCCESS);
+	gate_leave_capture(key, ctx, res == CUDA_SUCCESS);
 	return res;
 }
 
-#define CAPTURE_BEGIN(symbol, is_per_thread, params, args)                  \
-	CUresult symbol params                                              \
-	{                                                                   \
-		if (!cuda_real.symbol)                                      \
-			return CUDA_ERROR_NOT_FOUND;                        \
-		gate_enter_capture();                                       \
-		return capture_begun(capture_stream(stream, is_per_thread), \
-				     cuda_real.symbol args);                \
+#define CAPTURE_BEGIN(symbol, is_per_thread, params, args)                          \
+	CUresult symbol params                                                      \
+	{                                                                           \
+		if (!cuda_real.symbol)                                              \
+			return CUDA_ERROR_NOT_FOUND;                                \
+		gate_enter_capture();                                               \
+		return capture_begun(stream, capture_stream(stream, is_per_thread), \
+				     cuda_real.symbol args);                        \
 	}
 
 CAPTURE_BEGIN(cuStreamBeginCapture, false, (CUstream stream), (stream))
@@ -85,7 +87,7 @@ static bool capture_is_over(CUstream stream, CUresult res,
 		if (!cuda_real.symbol)                                                       \
 			return CUDA_ERROR_NOT_FOUND;                                         \
 		res = cuda_real.symbol(stream, graph);                                       \
-		if (capture_is_over(stream, res, cuda_real.is_capturing))                    \
+		if (capture && capture_is_over(stream, res, cuda_real.is_capturing))         \
 			gate_end_capture(capture);                                           \
 		return res;                                                                  \
 	}
@@ -105,6 +107,7 @@ CAPTURE_END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz, true)
 			return CUDA_ERROR_DEINITIALIZED;      \
 		pools_stream_gone(stream);                    \
 		orion_stream_gone(stream);                    \
+		green_stream_gone(stream);                    \
 		res = freeze_left(cuda_real.symbol(stream));  \
 		if (res == CUDA_SUCCESS)                      \
 			gate_end_capture(capture);            \

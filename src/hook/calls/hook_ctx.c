@@ -12,6 +12,7 @@
 #include "hook/freeze/freeze.h"
 #include "hook/gate/device.h"
 #include "hook/gate/gate.h"
+#include "hook/gate/green.h"
 #include "hook/memory/budget.h"
 #include "hook/memory/context_cost.h"
 #include "hook/pager/pager.h"
@@ -171,6 +172,7 @@ static void context_finish_work(CUcontext ctx)
 static void context_is_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	gate_context_gone(ctx);
+	green_primary_gone(ctx);
 	freeze_context_gone(ctx);
 	tickets_context_gone(ctx);
 	pager_context_gone(ctx);

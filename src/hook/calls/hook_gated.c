@@ -10,6 +10,7 @@
 #include "hook/calls/gone.h"
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
+#include "hook/gate/green.h"
 #include "hook/memory/oom_retry.h"
 #include "hook/orion/orion.h"
 #include "hook/pager/managed.h"
@@ -238,7 +239,7 @@ static struct orion_work work_of_copy(enum orion_kind kind, uint64_t width, uint
 /* ---- control -------------------------------------------------------------------- */
 
 /* The second try is inside the gate, so that nothing takes away the room that was made for it. */
-#define HOOK_BODY_CONTROL(stream, symbol, params, args)                                        \
+#define HOOK_BODY_ROOM(made, symbol, params, args)                                             \
 	CUresult symbol params                                                                 \
 	{                                                                                      \
 		CUresult(*real) params = __atomic_load_n(&cuda_real.symbol, __ATOMIC_RELAXED); \
@@ -247,13 +248,23 @@ static struct orion_work work_of_copy(enum orion_kind kind, uint64_t width, uint
 		if (!real)                                                                     \
 			return CUDA_ERROR_NOT_FOUND;                                           \
 		res = FREEZE_AROUND(real args);                                                \
-		if (res != CUDA_ERROR_OUT_OF_MEMORY)                                           \
-			return res;                                                            \
-		gate_enter();                                                                  \
-		ROOM_RETRY(res, real args);                                                    \
-		gate_leave();                                                                  \
+		if (res == CUDA_ERROR_OUT_OF_MEMORY) {                                         \
+			gate_enter();                                                          \
+			ROOM_RETRY(res, real args);                                            \
+			gate_leave();                                                          \
+		}                                                                              \
+		if (res == CUDA_SUCCESS) {                                                     \
+			made;                                                                  \
+		}                                                                              \
 		return res;                                                                    \
 	}
+
+#define HOOK_BODY_CONTROL(stream, symbol, params, args) \
+	HOOK_BODY_ROOM((void)0, symbol, params, args)
+#define HOOK_BODY_STREAM(stream, symbol, params, args) \
+	HOOK_BODY_ROOM(green_stream_made(*phStream, NULL), symbol, params, args)
+#define HOOK_BODY_STREAM_OF(stream, symbol, params, args) \
+	HOOK_BODY_ROOM(green_stream_made(*phStream, greenCtx), symbol, params, args)
 
 #define HOOK_BODY_LOCKED(before, symbol, params, args)                                         \
 	CUresult symbol params                                                                 \

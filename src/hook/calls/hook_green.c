@@ -10,32 +10,22 @@
 
 #include "hook/freeze/freeze.h"
 #include "hook/gate/gate.h"
-#include "hook/memory/ledger.h"
+#include "hook/gate/green.h"
 #include "hook/memory/oom_retry.h"
 #include "hook/orion/orion.h"
+#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
-#include "nvshare/protocol.h"
-
-static uint64_t green_key(CUgreenCtx green)
-{
-	return (uintptr_t)green;
-}
 
 /*
- * false: no memory. Then the library keeps no reference to the primary context: the driver's own
- * count of the green one holds it.
+ * false: no memory, or the driver does not say. Then the library keeps no reference to the primary
+ * context: the driver's own count of the green one holds it.
  */
-static bool green_remember(CUgreenCtx green, CUcontext primary, CUdevice dev)
+static bool green_remember(CUgreenCtx handle, CUcontext primary, CUdevice dev)
 {
-	struct ledger_entry entry = {
-		.class = LEDGER_GREEN,
-		.key = green_key(green),
-		.ctx = primary,
-		.dev = dev,
-		.kind = NVSHARE_PINNED_CONTEXT,
-	};
+	struct green green = {.handle = handle, .primary = primary, .dev = dev};
 
-	return ledger_add(&entry) == 0;
+	return cuda_real.cuCtxFromGreenCtx &&
+	       cuda_real.cuCtxFromGreenCtx(&green.ctx, handle) == CUDA_SUCCESS && green_add(&green);
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
@@ -61,30 +51,27 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 	return res;
 }
 
-/* A reset of the primary context has forgotten the green ones, and their references. */
+/* One that is not known ended with its primary context, or the driver alone has it. */
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
-	struct ledger_entry entry;
-	CUcontext ctx = NULL;
-	bool is_known;
+	struct green *green;
+	CUdevice dev;
 	CUresult res;
 
 	if (!cuda_real.cuGreenCtxDestroy)
 		return CUDA_ERROR_NOT_FOUND;
-	if (cuda_real.cuCtxFromGreenCtx && cuda_real.cuCtxFromGreenCtx(&ctx, hCtx) != CUDA_SUCCESS)
-		ctx = NULL;
-	if (ctx)
-		orion_context_gone(ctx);
-	is_known = ledger_remove(LEDGER_GREEN, green_key(hCtx), &entry);
+	green = green_take(hCtx);
+	if (!green)
+		return FREEZE_AROUND(cuda_real.cuGreenCtxDestroy(hCtx));
+	orion_context_gone(green->ctx);
+	pools_green_gone(green->ctx);
 	res = FREEZE_AROUND(cuda_real.cuGreenCtxDestroy(hCtx));
 	if (res != CUDA_SUCCESS) {
-		if (is_known)
-			(void)ledger_add(&entry);
+		green_put_back(green);
 		return res;
 	}
-	if (ctx)
-		gate_context_gone(ctx);
-	if (is_known)
-		(void)cuDevicePrimaryCtxRelease_v2(entry.dev);
+	dev = green->dev;
+	green_end(green);
+	(void)cuDevicePrimaryCtxRelease_v2(dev);
 	return res;
 }

@@ -22,6 +22,8 @@
  * unless they say otherwise. After fork() the child has an open gate and no other thread inside.
  */
 
+#include "abi/cuda_abi.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,7 +50,13 @@ uint64_t gate_find_capture(const void *stream);
 void gate_end_capture(uint64_t capture); /* it has ended, or failed for good; 0: nothing to do */
 void gate_context_gone(const void *ctx); /* its streams and their captures are gone, too */
 bool gate_capture_open(void);            /* some thread of the process has one open */
-bool gate_thread_captures(void);         /* the calling thread began one that is open */
+
+/*
+ * The stream of a call at hand is in a capture, or the driver does not say. It is asked only while
+ * some capture is open.
+ */
+bool gate_stream_captures(CUstream stream);
+bool gate_thread_captures(void); /* the calling thread began one that is open */
 
 /*
  * Around a synchronise, which would break a capture: keeps captures from beginning. false: a

@@ -5,6 +5,8 @@
 #include "hook/base/hook_mutex.h"
 #include "hook/gate/gate.h"
 #include "hook/gate/gate_private.h"
+#include "hook/gate/green.h"
+#include "hook/table/cuda_real.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -203,6 +205,18 @@ bool gate_capture_open(void)
 	}
 
 	return __atomic_load_n(&captures.n_open, __ATOMIC_SEQ_CST) > 0;
+}
+
+bool gate_stream_captures(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUcontext ctx;
+
+	if (!gate_capture_open() || !cuda_real.cuStreamIsCapturing ||
+	    green_stream_context(stream, &ctx) == CUDA_ERROR_STREAM_DETACHED)
+		return false;
+	return cuda_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 void gate_captures_after_fork_child(void)

@@ -21,7 +21,6 @@ enum ledger_class {
 	LEDGER_MIPMAP,
 	LEDGER_POOL,  /* a memory pool; its bytes are those that it keeps beyond the requests */
 	LEDGER_GRAPH, /* an executable graph with memory nodes */
-	LEDGER_GREEN, /* a green context, in the primary one; its bytes are in the reserve */
 	LEDGER_CLASS_COUNT_
 };
 

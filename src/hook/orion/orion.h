@@ -88,7 +88,7 @@ static inline void orion_end(struct orion_call *call, CUresult res)
 
 /* Before the driver destroys it: the handle may mean another one afterwards. */
 void orion_stream_gone(CUstream stream);
-void orion_context_gone(CUcontext ctx);
+void orion_context_gone(CUcontext ctx); /* with its green ones */
 void orion_graph_gone(CUgraphExec graph);
 void orion_code_gone(void); /* a module or a library, with its functions */
 

@@ -16,17 +16,6 @@ struct orion orion = {
 };
 bool orion_is_taking, orion_is_started, orion_has_books;
 
-/* A capture stores the call, and the GPU does nothing. An error counts as a capture, too. */
-static bool begin_is_captured(CUstream stream)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-	if (!gate_capture_open() || !cuda_real.cuStreamIsCapturing)
-		return false;
-	return cuda_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-	       status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static const void *begin_stream_key(CUstream stream)
 {
 	if (stream == CU_STREAM_PER_THREAD)
@@ -88,7 +77,9 @@ void orion_begin(struct orion_call *call, CUstream stream, const struct orion_wo
 	int saved_errno = errno;
 	CUcontext ctx = NULL;
 
-	if (begin_is_captured(stream) || cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx) {
+	/* A capture stores the call, and the GPU does nothing. */
+	if (gate_stream_captures(stream) || cuda_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS ||
+	    !ctx) {
 		errno = saved_errno;
 		return;
 	}

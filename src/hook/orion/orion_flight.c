@@ -7,6 +7,7 @@
 
 #include "hook/orion/orion_private.h"
 
+#include "hook/gate/green.h"
 #include "hook/table/cuda_real.h"
 #include "util/clock.h"
 
@@ -41,6 +42,7 @@ struct orion_context *orion_context_get(CUcontext ctx)
 	made = calloc(1, sizeof(*made));
 	if (made && cuda_real.cuCtxGetDevice(&dev) == CUDA_SUCCESS) {
 		made->ctx = ctx;
+		made->owner = green_owner(ctx);
 		made->dev = dev;
 	}
 	hook_lock(&orion.lock);
@@ -366,26 +368,11 @@ static uint32_t flight_count_inside(const struct orion_context *context)
 	return n;
 }
 
-void orion_context_gone(CUcontext ctx)
+/* Under the lock; gives it up. */
+static void flight_end_context(struct orion_context *context)
 {
-	int saved_errno = errno;
-	struct orion_context *context;
 	struct orion_stream *s, *next;
 
-	hook_lock(&orion.lock);
-	/* While it waits, another thread may end the same context. */
-	while ((context = flight_find_context(ctx))) {
-		DL_FOREACH (orion.streams, s)
-			s->is_gone = s->is_gone || s->context == context;
-		if (!orion.is_polling && flight_count_inside(context) == 0)
-			break;
-		hook_wait(&orion.changed, &orion.lock);
-	}
-	if (!context) {
-		hook_unlock(&orion.lock);
-		errno = saved_errno;
-		return;
-	}
 	DL_FOREACH_SAFE (orion.streams, s, next) {
 		if (s->context == context)
 			flight_end_stream(s);
@@ -395,5 +382,36 @@ void orion_context_gone(CUcontext ctx)
 	flight_destroy_events(context->plain);
 	flight_destroy_events(context->stamping);
 	free(context);
+	hook_lock(&orion.lock);
+}
+
+static struct orion_context *flight_find_part(CUcontext ctx)
+{
+	struct orion_context *context;
+
+	DL_FOREACH (orion.contexts, context) {
+		if (context->ctx == ctx || context->owner == ctx)
+			return context;
+	}
+	return NULL;
+}
+
+void orion_context_gone(CUcontext ctx)
+{
+	int saved_errno = errno;
+	struct orion_context *context;
+	struct orion_stream *s;
+
+	hook_lock(&orion.lock);
+	/* While it waits, another thread may end the same context. */
+	while ((context = flight_find_part(ctx))) {
+		DL_FOREACH (orion.streams, s)
+			s->is_gone = s->is_gone || s->context == context;
+		if (orion.is_polling || flight_count_inside(context) > 0)
+			hook_wait(&orion.changed, &orion.lock);
+		else
+			flight_end_context(context);
+	}
+	hook_unlock(&orion.lock);
 	errno = saved_errno;
 }

@@ -41,6 +41,7 @@ struct orion_event {
 struct orion_context {
 	struct orion_context *prev, *next;
 	CUcontext ctx;
+	CUcontext owner; /* of a green context: its primary one, with which it ends */
 	CUdevice dev;
 	struct orion_event *plain;    /* without time */
 	struct orion_event *stamping; /* with time */

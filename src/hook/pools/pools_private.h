@@ -81,7 +81,8 @@ RB_HEAD(pools_size_tree, pools_block);
 
 /* Identifies a stream: default streams have the same handle in all contexts. */
 struct pools_where {
-	CUcontext ctx;
+	CUcontext ctx;   /* the stream's, which may be a green one: good for the call at hand */
+	CUcontext owner; /* of events and memory, which outlive a green context */
 	CUstream stream;
 	uint64_t thread; /* number of a per-thread stream's thread; else 0 */
 };
@@ -112,7 +113,10 @@ extern struct pools pools;
 
 /* ---- streams ---------------------------------------------------------------- */
 
-/* Identifies a stream. Returns the driver's error if there is no such stream. */
+/*
+ * Identifies a stream that the program names in the call at hand. Returns the driver's error if
+ * there is no such stream, and CUDA_ERROR_STREAM_DETACHED if its green context has ended.
+ */
 CUresult pools_where(CUstream stream, struct pools_where *ret_where);
 
 /* Lock held. find: NULL when nothing is pending there. get: one user more; NULL without memory. */

@@ -15,6 +15,7 @@
 
 #include "hook/gate/device.h"
 #include "hook/gate/gate.h"
+#include "hook/gate/green.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdlib.h>
@@ -53,11 +54,14 @@ CUresult pools_where(CUstream stream, struct pools_where *ret_where)
 	if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
 		res = cuda_real.cuCtxGetCurrent(&where.ctx);
 	else
+		res = green_stream_context(stream, &where.ctx);
+	if (res == CUDA_ERROR_NOT_FOUND)
 		res = cuda_real.cuStreamGetCtx(stream, &where.ctx);
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (!where.ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	where.owner = green_owner(where.ctx);
 	if (stream == CU_STREAM_PER_THREAD)
 		where.thread = stream_thread_number();
 	*ret_where = where;
@@ -114,6 +118,18 @@ void pools_stream_gone(CUstream stream)
 	hook_lock(&pools.lock);
 	DL_FOREACH (pools.streams, s) {
 		if (s->where.stream == stream)
+			s->is_detached = true;
+	}
+	hook_unlock(&pools.lock);
+}
+
+void pools_green_gone(CUcontext ctx)
+{
+	struct pools_stream *s;
+
+	hook_lock(&pools.lock);
+	DL_FOREACH (pools.streams, s) {
+		if (s->where.ctx == ctx)
 			s->is_detached = true;
 	}
 	hook_unlock(&pools.lock);
@@ -454,7 +470,7 @@ struct pools_block *pools_stream_context_gone(CUcontext ctx)
 
 	stream_forget_events(ctx);
 	DL_FOREACH_SAFE (pools.streams, s, next) {
-		bool is_gone = s->where.ctx == ctx;
+		bool is_gone = s->where.owner == ctx;
 
 		DL_FOREACH_SAFE (s->pending, block, next_block) {
 			if (!is_gone && (block->arena || block->plain->ctx != ctx))
