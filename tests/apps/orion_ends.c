@@ -423,6 +423,50 @@ static void case_contexts(void)
 	EXPECT(orion_stop_scheduler(), 0);
 }
 
+/* A green context ends, by itself or with its primary context, with work that nobody has looked at.
+ */
+static void end_green(bool with_primary)
+{
+	CUdevResourceDesc desc;
+	CUdevResource resource;
+	CUgreenCtx green;
+	CUstream stream;
+	CUcontext ctx;
+
+	APP_CALL(cuDeviceGetDevResource(app.dev, &resource, CU_DEV_RESOURCE_TYPE_SM));
+	APP_CALL(cuDevResourceGenerateDesc(&desc, &resource, 1));
+	APP_CALL(cuGreenCtxCreate(&green, desc, app.dev, CU_GREEN_CTX_DEFAULT_STREAM));
+	APP_CALL(cuCtxFromGreenCtx(&ctx, green));
+	APP_CALL(cuCtxSetCurrent(ctx));
+	APP_CALL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < 5; i++)
+		launch(stream);
+	APP_CALL(cuStreamSynchronize(stream));
+	APP_CALL(cuCtxSetCurrent(app.ctx));
+	if (with_primary) {
+		APP_CALL(cuDevicePrimaryCtxReset(app.dev));
+		app_init(&app, 0);
+		return;
+	}
+	APP_CALL(cuGreenCtxDestroy(green));
+	APP_CALL(cuStreamDestroy(stream));
+}
+
+static void case_greens(void)
+{
+	if (!cuda.cuGreenCtxCreate)
+		app_exit(APP_EXIT_SKIPPED, "the driver has no green contexts");
+	EXPECT(orion_start_scheduler(2), 0);
+	for (int i = 0; i < 20; i++) {
+		EXPECT(orion_set_client_idx(i % 2), 0);
+		end_green(i % 4 == 3);
+		for (int k = 0; k < 64; k++)
+			launch(NULL);
+	}
+	EXPECT(orion_set_client_idx(ORION_NO_CLIENT), 0);
+	EXPECT(orion_stop_scheduler(), 0);
+}
+
 /* The program ends meanwhile, and the driver with it. */
 static void *leaver_run(void *stream)
 {
@@ -463,7 +507,7 @@ static const struct {
 	{"owner", case_owner},     {"inside", case_inside},   {"restart", case_restart},
 	{"latency", case_latency}, {"streams", case_streams}, {"device", case_device},
 	{"cancel", case_cancel},   {"capture", case_capture}, {"contexts", case_contexts},
-	{"leave", case_leave},
+	{"greens", case_greens},   {"leave", case_leave},
 };
 
 int main(int argc, char **argv)

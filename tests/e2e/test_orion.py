@@ -52,7 +52,7 @@ def test_a_child_of_fork_has_no_scheduler(node):
     node.app("orion", "--fork").expect_verified()
 
 
-ENDS = ["cancel", "capture", "contexts", "device", "inside", "latency", "leave", "owner", "restart", "streams"]
+ENDS = ["cancel", "capture", "contexts", "device", "greens", "inside", "latency", "leave", "owner", "restart", "streams"]
 
 
 @pytest.mark.parametrize("case", ENDS)

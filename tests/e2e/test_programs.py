@@ -44,6 +44,26 @@ def test_reset_contexts_leave_nothing(node, backend):
     node.expect_sound_scheduler()
 
 
+GREENS = ["launch", "late", "current", "default", "event", "capture", "reset"]
+
+
+@pytest.mark.parametrize("case", GREENS)
+def test_green_contexts_end_before_their_streams(node, case):
+    """The simulated driver ends a program that touches one afterwards."""
+    node.start_scheduler()
+    node.app("greens", "--case", case).expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+def test_ends_of_green_contexts_mix(node):
+    node.start_scheduler()
+    node.app("greens", preload=False).expect_verified()
+    node.app("greens", NVSHARE_APP_RESOLVE="procaddress").expect_verified()
+    node.expect_empty()
+    node.expect_sound_scheduler()
+
+
 @pytest.mark.parametrize("backend", ["vmm", "none"])
 def test_freed_memory_waits_for_its_stream(node, backend):
     node.start_scheduler()

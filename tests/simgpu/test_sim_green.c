@@ -5,6 +5,10 @@
 #include "node_dir.h"
 #include "sim_fixture.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static CUdevResourceDesc whole_device(void)
 {
 	CUdevResourceDesc desc;
@@ -43,7 +47,7 @@ static void a_green_context_retains_the_primary_one(void **state)
 	assert_int_equal(is_active(), 1);
 	assert_cuda(cuGreenCtxDestroy(green));
 	assert_int_equal(is_active(), 0);
-	assert_int_equal(cuGreenCtxDestroy(green), CUDA_ERROR_INVALID_CONTEXT);
+	assert_int_equal(cuGreenCtxDestroy(green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	assert_int_equal(cuGreenCtxCreate(&none, NULL, 0, CU_GREEN_CTX_DEFAULT_STREAM),
 			 CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(is_active(), 0);
@@ -74,7 +78,89 @@ static void its_memory_is_the_primary_ones(void **state)
 	assert_cuda(cuMemFree_v2(p));
 	assert_cuda(cuCtxPopCurrent_v2(&current));
 	assert_cuda(cuDevicePrimaryCtxRelease_v2(0));
-	assert_int_equal(cuCtxPushCurrent_v2(part), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void use_the_context(CUcontext ctx, CUstream stream)
+{
+	(void)stream;
+	(void)cuCtxPushCurrent_v2(ctx);
+}
+
+static void ask_for_the_context(CUcontext ctx, CUstream stream)
+{
+	(void)cuStreamGetCtx(stream, &ctx);
+}
+
+static void ask_for_a_capture(CUcontext ctx, CUstream stream)
+{
+	CUstreamCaptureStatus status;
+
+	(void)ctx;
+	(void)cuStreamIsCapturing(stream, &status);
+}
+
+/* In a process of its own, which has not used the driver before. */
+static void expect_segv(void (*use)(CUcontext ctx, CUstream stream))
+{
+	CUcontext primary, part, found;
+	CUstream stream;
+	CUgreenCtx green;
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (cuInit(0) || cuDevicePrimaryCtxRetain(&primary, 0) ||
+		    cuCtxPushCurrent_v2(primary))
+			_exit(1);
+		green = green_new();
+		if (cuCtxFromGreenCtx(&part, green) ||
+		    cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0) ||
+		    cuStreamGetCtx(stream, &found) || found != part || cuGreenCtxDestroy(green))
+			_exit(2);
+		use(part, stream);
+		_exit(3);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+/* First of all, since a forked child of a process that has used the driver can not use it. */
+static void one_that_has_ended_must_not_be_touched(void **state)
+{
+	(void)state;
+	expect_segv(use_the_context);
+	expect_segv(ask_for_the_context);
+	expect_segv(ask_for_a_capture);
+}
+
+static void its_streams_are_detached_when_it_has_ended(void **state)
+{
+	CUgreenCtx green = green_new();
+	CUcontext primary;
+	CUstream stream;
+	CUgraph graph;
+	CUevent event;
+	CUdeviceptr p;
+
+	(void)state;
+	assert_cuda(cuDevicePrimaryCtxRetain(&primary, 0));
+	assert_cuda(cuCtxPushCurrent_v2(primary));
+	assert_cuda(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+	assert_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	assert_cuda(cuMemAllocAsync(&p, PAGE, stream));
+	assert_cuda(cuEventRecord(event, stream));
+	assert_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	assert_cuda(cuGreenCtxDestroy(green));
+	assert_int_equal(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_DETACHED);
+	assert_int_equal(cuMemFreeAsync(p, stream), CUDA_ERROR_STREAM_DETACHED);
+	assert_int_equal(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_DETACHED);
+	assert_int_equal(cuEventRecord(event, stream), CUDA_ERROR_STREAM_DETACHED);
+	assert_cuda(cuEventSynchronize(event));
+	assert_cuda(cuMemFreeAsync(p, NULL));
+	assert_cuda(cuStreamDestroy_v2(stream));
+	assert_cuda(cuEventDestroy_v2(event));
+	assert_cuda(cuCtxPopCurrent_v2(&primary));
+	assert_cuda(cuDevicePrimaryCtxRelease_v2(0));
 }
 
 static void the_primary_ones_event_covers_it_and_its_own_only_itself(void **state)
@@ -130,8 +216,10 @@ static void the_last_to_detach_destroys(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_that_has_ended_must_not_be_touched),
 		cmocka_unit_test(a_green_context_retains_the_primary_one),
 		cmocka_unit_test(its_memory_is_the_primary_ones),
+		cmocka_unit_test(its_streams_are_detached_when_it_has_ended),
 		cmocka_unit_test(the_primary_ones_event_covers_it_and_its_own_only_itself),
 		cmocka_unit_test(the_last_to_detach_destroys),
 	};

@@ -41,8 +41,10 @@ struct CUctx_st *context_find(CUcontext handle)
 
 	for (ctx = sim.contexts; ctx; ctx = ctx->next)
 		if (ctx == handle)
-			return ctx->is_alive ? ctx : NULL;
-	return NULL;
+			break;
+	if (ctx && ctx->owner && !ctx->is_alive)
+		state_follow_stale("a green context");
+	return ctx && ctx->is_alive ? ctx : NULL;
 }
 
 CUresult context_resolve(CUcontext handle, struct CUctx_st **ret)

@@ -43,12 +43,15 @@ CUresult stream_sync_blocking(struct CUctx_st *ctx);
 /*
  * Finds the stream of handle, and takes sim.lock. 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD
  * are streams of the current context. The lock is held only after CUDA_SUCCESS; then the
- * stream's context has no sticky error.
+ * stream's context has no sticky error. CUDA_ERROR_STREAM_DETACHED: its green context has ended.
  */
 CUresult stream_lock(CUstream handle, struct CUstream_st **ret);
 /* The same for work that takes a place in the queue: waits while the queue is full. */
 CUresult stream_lock_room(CUstream handle, struct CUstream_st **ret);
-/* The same for queries, which the legacy stream answers also during a capture. */
+/*
+ * The same for queries, which the legacy stream answers also during a capture. The process ends
+ * with SIGSEGV where the stream's green context has ended.
+ */
 CUresult stream_lock_any(CUstream handle, struct CUstream_st **ret);
 
 #endif

@@ -64,6 +64,7 @@ static const struct error_name names[] = {
 	{ 907, "CUDA_ERROR_CAPTURED_EVENT", "the event was last recorded in a capture" },
 	{ 908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "capture ended on the wrong thread" },
 	{ 909, "CUDA_ERROR_TIMEOUT", "wait operation timed out" },
+	{ 917, "CUDA_ERROR_STREAM_DETACHED", "stream is detached from its green context" },
 	{ 910, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "the graph update was not performed" },
 	{ 999, "CUDA_ERROR_UNKNOWN", "unknown error" },
 };

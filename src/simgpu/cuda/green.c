@@ -52,6 +52,18 @@ static struct CUctx_st *green_find(CUgreenCtx handle)
 	return green && green->owner ? green : NULL;
 }
 
+/* It ended with its primary context, which was reset. */
+static bool green_is_reset(CUgreenCtx handle)
+{
+	struct CUctx_st *ctx;
+
+	state_lock();
+	for (ctx = sim.contexts; ctx && (CUgreenCtx)ctx != handle; ctx = ctx->next)
+		;
+	state_unlock();
+	return ctx && ctx->owner && !ctx->owner->is_alive;
+}
+
 API(cuGreenCtxCreate,
     (CUgreenCtx * phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags))
 {
@@ -82,15 +94,24 @@ API(cuGreenCtxCreate,
 	return CUDA_SUCCESS;
 }
 
+/* Its streams stay until they are destroyed, and are good for nothing else. */
 API(cuGreenCtxDestroy, (CUgreenCtx hCtx))
 {
+	struct CUstream_st *stream;
 	struct CUctx_st *green;
 
 	API_ENTER(API_INIT);
+	if (green_is_reset(hCtx))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	green = green_find(hCtx);
 	if (!green)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	state_lock();
+	for (stream = green->owner->streams; stream; stream = stream->next)
+		if (stream->green == green)
+			capture_stream_gone(stream);
 	__atomic_store_n(&green->is_alive, false, __ATOMIC_RELEASE);
+	state_unlock();
 	return primary_release(green->device);
 }
 

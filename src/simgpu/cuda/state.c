@@ -4,6 +4,7 @@
 
 #include "simgpu/cuda/state.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -49,6 +50,13 @@ void state_notify(void)
 uint64_t state_next_id(void)
 {
 	return __atomic_add_fetch(&sim.last_id, 1, __ATOMIC_RELAXED);
+}
+
+void state_follow_stale(const char *what)
+{
+	node_debug("%s has ended, and its handle is used", what);
+	(void)signal(SIGSEGV, SIG_DFL);
+	(void)raise(SIGSEGV);
 }
 
 uint64_t thread_id(void)

@@ -96,10 +96,15 @@ void state_unlock(void);
 void state_wait(void);   /* waits for state_notify(); releases the lock meanwhile */
 void state_notify(void); /* wakes all waiting threads */
 uint64_t state_next_id(void);
+/* Ends the process as a driver does that follows a handle into memory that it has freed. */
+void state_follow_stale(const char *what);
 
 /* The calling thread's current context, or NULL. For a green context: its primary one. */
 struct CUctx_st *context_current(void);
-/* The living context of handle, or NULL; a green one is not replaced. Lock held. */
+/*
+ * The living context of handle, or NULL; a green one is not replaced. The process ends with SIGSEGV
+ * on a green one that has ended. Lock held.
+ */
 struct CUctx_st *context_find(CUcontext handle);
 /*
  * The context of handle; NULL: the current one. For a green context: its primary one. Errors:

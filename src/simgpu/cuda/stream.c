@@ -89,7 +89,12 @@ static struct CUstream_st *stream_find(CUstream handle)
 	return NULL;
 }
 
-CUresult stream_lock_any(CUstream handle, struct CUstream_st **ret)
+static bool is_detached(const struct CUstream_st *stream)
+{
+	return stream->green && !stream->green->is_alive;
+}
+
+static CUresult lock_stream(CUstream handle, struct CUstream_st **ret)
 {
 	struct CUctx_st *ctx = context_current();
 	struct CUstream_st *stream;
@@ -117,14 +122,25 @@ CUresult stream_lock_any(CUstream handle, struct CUstream_st **ret)
 	return r;
 }
 
+CUresult stream_lock_any(CUstream handle, struct CUstream_st **ret)
+{
+	CUresult r = lock_stream(handle, ret);
+
+	if (!r && is_detached(*ret))
+		state_follow_stale("the green context of a stream");
+	return r;
+}
+
 CUresult stream_lock(CUstream handle, struct CUstream_st **ret)
 {
 	struct CUstream_st *stream;
-	CUresult r = stream_lock_any(handle, &stream);
+	CUresult r = lock_stream(handle, &stream);
 
 	if (r)
 		return r;
-	if (stream->kind == STREAM_LEGACY)
+	if (is_detached(stream))
+		r = CUDA_ERROR_STREAM_DETACHED;
+	else if (stream->kind == STREAM_LEGACY)
 		r = capture_check_legacy(stream->ctx);
 	if (r)
 		state_unlock();
@@ -285,6 +301,14 @@ struct stream_facts {
 	unsigned long long id;
 };
 
+/* As the program has it. A default stream is the current context's. */
+static CUcontext stream_context(const struct CUstream_st *stream)
+{
+	if (stream->kind == STREAM_LEGACY || stream->kind == STREAM_PER_THREAD)
+		return context_handle();
+	return stream->green ? stream->green : stream->ctx;
+}
+
 static CUresult stream_facts(const char *name, CUstream handle, const void *out,
 			     struct stream_facts *ret)
 {
@@ -297,7 +321,7 @@ static CUresult stream_facts(const char *name, CUstream handle, const void *out,
 		r = stream_lock_any(handle, &stream);
 	if (r)
 		return r;
-	*ret = (struct stream_facts){stream->ctx, stream->ctx->device, stream->flags,
+	*ret = (struct stream_facts){stream_context(stream), stream->ctx->device, stream->flags,
 				     stream->priority, stream->id};
 	state_unlock();
 	return CUDA_SUCCESS;
