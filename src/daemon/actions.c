@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/actions.h"
 
+#include "core/u64.h"
 #include "daemon/gpu/doubts.h"
 #include "daemon/host.h"
 #include "daemon/jobs/job_programs.h"
@@ -118,6 +119,12 @@ static void actions_send_beat(struct server *server, struct peer *peer)
 			  &(struct nvshare_heartbeat){peer->nonce});
 }
 
+/* As the client counts: it does not know of the bytes of its contexts that it does not report. */
+static uint64_t actions_told(const struct peer *peer, uint64_t budget)
+{
+	return u64_excess(budget, peer->evidence.beyond);
+}
+
 static void actions_give_budget(struct server *server, struct peer *peer, uint64_t budget)
 {
 	uint64_t total = server->gpus.at[peer->gpu].total;
@@ -173,7 +180,7 @@ static void actions_send_drop(struct server *server, struct peer *peer,
 		.host_others = host_others(server, peer, true),
 		.host_coming = host_coming(server, peer, action->to),
 		.pager_context_max = actions_promise_second(server, peer, true),
-		.charge = action->budget,
+		.charge = actions_told(peer, action->budget),
 	};
 
 	if (action->grant)
@@ -194,9 +201,10 @@ static void actions_send(struct server *server, struct peer *peer,
 	switch (action->type) {
 	case SCHED_ACTION_GRANT:
 		actions_give_budget(server, peer, action->budget);
-		server_queue_body(
-			server, peer, NVSHARE_MSG_LOCK_OK,
-			&(struct nvshare_lock_ok){action->grant, action->budget, action->epoch});
+		server_queue_body(server, peer, NVSHARE_MSG_LOCK_OK,
+				  &(struct nvshare_lock_ok){action->grant,
+							    actions_told(peer, action->budget),
+							    action->epoch});
 		break;
 	case SCHED_ACTION_DROP:
 		actions_send_drop(server, peer, action);
@@ -209,7 +217,8 @@ static void actions_send(struct server *server, struct peer *peer,
 	case SCHED_ACTION_BUDGET:
 		actions_give_budget(server, peer, action->budget);
 		server_queue_body(server, peer, NVSHARE_MSG_MEM_AVAILABLE,
-				  &(struct nvshare_mem_available){action->budget, action->epoch});
+				  &(struct nvshare_mem_available){
+					  actions_told(peer, action->budget), action->epoch});
 		break;
 	case SCHED_ACTION_REFUSE:
 		server_queue_body(server, peer, NVSHARE_MSG_MEM_REFUSED,

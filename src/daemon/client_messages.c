@@ -40,12 +40,19 @@ static void client_take_memory(struct server *server, struct peer *peer,
 {
 	const struct memory_account before = peer->account;
 	uint64_t total = server->gpus.at[peer->gpu].total;
-	uint64_t pinned = u64_min(client_pinned_sum(mem), total);
-	uint64_t resident = u64_min(mem->resident, total - pinned);
+	uint64_t *contexts = &peer->mem.pinned[NVSHARE_PINNED_CONTEXT], pinned, resident;
 
-	hearsay_note_context(server, peer, mem->pinned[NVSHARE_PINNED_CONTEXT]);
+	if (mem->pinned[NVSHARE_PINNED_CONTEXT] != *contexts - peer->evidence.beyond)
+		doubts_contexts(server, peer);
+	if (!mem->pinned[NVSHARE_PINNED_CONTEXT])
+		peer->evidence.beyond = 0;
+	hearsay_note_context(server, peer,
+			     mem->pinned[NVSHARE_PINNED_CONTEXT] + peer->evidence.beyond);
 	host_out(server, peer);
 	peer->mem = *mem;
+	*contexts += peer->evidence.beyond;
+	pinned = u64_min(client_pinned_sum(&peer->mem), total);
+	resident = u64_min(mem->resident, total - pinned);
 	peer->mem.pager_context = u64_min(mem->pager_context, total);
 	host_in(server, peer);
 	server_account(server, peer, resident + pinned, peer->account.budget);
@@ -60,13 +67,16 @@ static void client_take_memory(struct server *server, struct peer *peer,
 	};
 }
 
-/* A budget is cut to the card's size: numbers from strangers must not add up beyond it. */
+/*
+ * A budget as the core counts (actions_told()). It is cut to the card's size: numbers from
+ * strangers must not add up beyond it.
+ */
 static uint64_t client_clamp_budget(const struct server *server, const struct peer *peer,
 				    uint64_t budget)
 {
 	uint64_t total = server->gpus.at[peer->gpu].total;
 
-	return budget < total ? budget : total;
+	return u64_min(budget, u64_excess(total, peer->evidence.beyond)) + peer->evidence.beyond;
 }
 
 static enum nvshare_register_result client_join(struct server *server, struct peer *peer,
@@ -195,6 +205,27 @@ void client_messages_grow(struct server *server, struct peer *peer, const struct
 	r = dispatch_event(server, &event);
 	if (r)
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
+}
+
+/* The epoch is of no budget, so the budget stays as it is. */
+void client_messages_contexts(struct server *server, struct peer *peer, uint64_t beyond)
+{
+	struct nvshare_mem mem = peer->mem;
+	struct sched_event event = {
+		.type = SCHED_EVENT_MEMORY,
+		.client = peer->slot,
+		.epoch = UINT64_MAX,
+		.budget = peer->account.budget,
+	};
+
+	if (beyond == peer->evidence.beyond)
+		return;
+	mem.pinned[NVSHARE_PINNED_CONTEXT] -= peer->evidence.beyond;
+	peer->evidence.beyond = beyond;
+	/* It is no change of its contexts. */
+	peer->mem.pinned[NVSHARE_PINNED_CONTEXT] = mem.pinned[NVSHARE_PINNED_CONTEXT] + beyond;
+	client_take_memory(server, peer, &mem, &event.memory);
+	(void)dispatch_event(server, &event);
 }
 
 static void client_note_asked(struct server *server, struct peer *peer)

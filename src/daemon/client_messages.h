@@ -22,4 +22,7 @@ void client_messages_request(struct server *server, struct peer *peer,
 			     const struct nvshare_mem *mem);
 void client_messages_grow(struct server *server, struct peer *peer, const struct nvshare_mem *mem);
 
+/* Of its contexts, so many bytes are in none of peer's reports: they count from now on. */
+void client_messages_contexts(struct server *server, struct peer *peer, uint64_t beyond);
+
 #endif

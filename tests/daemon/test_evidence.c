@@ -94,6 +94,71 @@ static void used_bytes_explain_reports(void **state)
 	}
 }
 
+static void what_a_process_has_beyond_its_reports_is_its_own(void **state)
+{
+	static const struct {
+		const char *what;
+		uint32_t n, n_processes;
+		struct evidence_report reports[2];
+		struct nvml_process processes[2];
+		uint64_t beyond; /* of both */
+	} cases[] = {
+		{"its context", 1, 1, {{.pid = 1, .bytes = 40}}, {{.pid = 1, .bytes = 64}}, 24},
+		{"nothing", 1, 1, {{.pid = 1, .bytes = 64}}, {{.pid = 1, .bytes = 64}}, 0},
+		{"not told", 1, 1, {{.pid = 1, .bytes = 40}}, {{.pid = 1, .bytes = NOT}}, 0},
+		{"no process", 1, 1, {{.pid = 2, .bytes = 40}}, {{.pid = 1, .bytes = 64}}, 0},
+		{"two clients of one process, once",
+		 2,
+		 1,
+		 {{.pid = 1, .bytes = 10}, {.pid = 1, .bytes = 20}},
+		 {{.pid = 1, .bytes = 64}},
+		 34},
+		{"but for what another one reports",
+		 2,
+		 1,
+		 {{.pid = 1, .bytes = 10}, {.pid = 2, .bytes = 50}},
+		 {{.pid = 1, .bytes = 80}},
+		 20},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct evidence_report reports[2];
+		struct nvml_process processes[2];
+		uint64_t beyond = 0;
+
+		print_message("%s\n", cases[i].what);
+		memcpy(reports, cases[i].reports, sizeof(reports));
+		memcpy(processes, cases[i].processes, sizeof(processes));
+		evidence_compare(reports, cases[i].n, processes, cases[i].n_processes, 80, 0);
+		for (uint32_t j = 0; j < cases[i].n; j++)
+			beyond += reports[j].beyond;
+		assert_int_equal(beyond, cases[i].beyond);
+	}
+}
+
+static bool settles(struct evidence *evidence, uint64_t bytes, uint64_t shown)
+{
+	return evidence_settle(
+		evidence,
+		&(struct evidence_report){.bytes = bytes, .shown = shown, .beyond = shown - bytes});
+}
+
+/* While memory comes and goes, reports and NVML are not of the same moment. */
+static void it_counts_when_it_is_found_twice(void **state)
+{
+	struct evidence e = {.doubted = 0};
+
+	(void)state;
+	assert_false(settles(&e, 40, 64));
+	assert_false(settles(&e, 20, 64));
+	assert_false(settles(&e, 20, 44));
+	assert_true(settles(&e, 60, 84));
+	assert_false(evidence_settle(&e, &(struct evidence_report){.bytes = 20}));
+	assert_false(settles(&e, 20, 44));
+	assert_true(settles(&e, 20, 44));
+}
+
 /* The driver makes it after the report. */
 static void what_comes_within_the_grace_is_never_doubted(void **state)
 {
@@ -175,6 +240,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(used_bytes_explain_reports),
+		cmocka_unit_test(what_a_process_has_beyond_its_reports_is_its_own),
+		cmocka_unit_test(it_counts_when_it_is_found_twice),
 		cmocka_unit_test(what_comes_within_the_grace_is_never_doubted),
 		cmocka_unit_test(what_lacks_for_long_is_doubted_until_it_is_there),
 		cmocka_unit_test(what_is_there_for_a_moment_stays_doubted),

@@ -2,7 +2,8 @@
 """A client that has memory on the card, taken without the library, and speaks the protocol itself.
 
 Arguments: the socket, bytes that it has, bytes that it says it has; or the socket, bytes that it has and does not
-tell, bytes that it wants back in, "full": when it may bring those in it takes the others, and finds no room.
+tell, bytes that it wants back in, "full": when it may bring those in it takes the others, and finds no room; or the
+socket, bytes that it has, bytes that it says its contexts cost, "contexts".
 Prints "told" when it has said so, and ends with its standard input."""
 
 import ctypes
@@ -44,6 +45,14 @@ def tell_less(path, has, says):
     return wire
 
 
+def tell_contexts(path, has, costs):
+    wire = register(path, mem(wanted=has))
+    _, budget, epoch = wire.expect("LOCK_OK")
+    take(has)
+    wire.send("MEM_UPDATE", budget, epoch, 0, 0, *mem(resident=has, pinned=costs))
+    return wire
+
+
 def find_it_full(path, has, wants):
     wire = register(path, mem(swapped=wants))
     budget, epoch = wire.expect("MEM_AVAILABLE")[:2]
@@ -54,7 +63,8 @@ def find_it_full(path, has, wants):
 
 def main():
     path, has, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    wire = (find_it_full if sys.argv[4:] == ["full"] else tell_less)(path, has, size)
+    ways = {"full": find_it_full, "contexts": tell_contexts}
+    wire = (ways[sys.argv[4]] if sys.argv[4:] else tell_less)(path, has, size)
     print("told", flush=True)
     sys.stdin.read()
     wire.close()

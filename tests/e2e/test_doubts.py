@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import real_liar  # noqa: E402
 from conftest import MIB, until  # noqa: E402
-from wire import FORMATS, OK, RUNNING, Wire, mem  # noqa: E402
+from wire import FORMATS, OK, RUNNING, Wire, mem, told_context  # noqa: E402
 
 CARD = 256 * MIB
 HALF = CARD // 2
@@ -198,3 +198,12 @@ def test_what_nobody_tells_counts_when_a_client_finds_the_card_full(node):
     with start_real_liar(node, 100 * MIB, 200 * MIB, "full"):
         gpu = until("it is others'", lambda: (g := node.gpu()) and g["external_memory"] and g)
         assert 100 * MIB <= gpu["external_memory"] <= 110 * MIB
+
+
+def test_a_context_costs_no_more_than_its_process_has(node):
+    node.start_scheduler(**PATIENT)
+    path = node.sock_dir / "scheduler.sock"
+    with start_real_liar(node, MIB, 12 * MIB, "contexts"):
+        assert told_context(path) == 12 * MIB, "nothing is known yet"
+        until("NVML has shown the process", lambda: told_context(path) <= 8 * MIB)
+        assert told_context(path) >= 4 * MIB, "its context"

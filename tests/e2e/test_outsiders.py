@@ -5,7 +5,9 @@ import re
 import signal
 import time
 
+import pytest
 from conftest import MIB, until
+from wire import told_context
 
 NVML_REST = 0.2  # seconds: NVML is asked every 0.1 s at most
 
@@ -116,4 +118,27 @@ def test_one_that_comes_between_a_client_and_its_budget_is_noticed(node):
     other.expect()
     client.expect_verified()
     node.expect_empty()
+    node.expect_sound_scheduler()
+
+
+@pytest.mark.parametrize("card, context, mig", [(1024, 64, 0), (8192, 400, 0), (65536, 1500, 0), (4096, 64, 4)],
+                         ids=["small", "laptop", "large", "mig"])
+def test_what_a_context_costs_is_no_memory_of_others(node, card, context, mig):
+    """The library cannot measure the first one, and expects less. NVML shows what the process has."""
+    node.env.update(NVSHARE_SIM_MEMORY=f"{card}MiB", NVSHARE_SIM_CONTEXT=f"{context}MiB", NVSHARE_SIM_MIG=str(mig))
+    node.start_scheduler()
+    done = node.flag("done")
+
+    def contexts():
+        return [c["memory_pinned_by_kind"]["context"] for c in node.status()["clients"]]
+
+    one = node.app("oversub", "--size", "100MiB", "--until", done, name="one")
+    until("it is known of one", lambda: contexts() == [context * MIB])
+    two = node.app("oversub", "--size", "100MiB", "--until", done, name="two")
+    until("and of the next one", lambda: contexts() == [context * MIB] * 2)
+    assert told_context(node.sock_dir / "scheduler.sock") == context * MIB
+    until("nobody else has any", lambda: node.gpu()["external_memory"] == 0)
+    done.touch()
+    one.expect_verified()
+    two.expect_verified()
     node.expect_sound_scheduler()

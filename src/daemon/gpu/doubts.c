@@ -2,7 +2,9 @@
 #include "daemon/gpu/doubts.h"
 
 #include "core/u64.h"
+#include "daemon/client_messages.h"
 #include "daemon/dispatch.h"
+#include "daemon/gpu/hearsay.h"
 #include "daemon/server.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -110,7 +112,8 @@ static uint32_t doubts_collect_reports(struct server *server, uint32_t index,
 		server->doubts->reports[n++] = (struct evidence_report){
 			.slot = i,
 			.pid = peer->cred.pid > 0 ? (uint32_t)peer->cred.pid : 0,
-			.bytes = peer_reported(server, peer) + peer->mem.pager_context,
+			.bytes = u64_excess(peer_reported(server, peer), peer->evidence.beyond) +
+				 peer->mem.pager_context,
 			.managed =
 				peer->mem.pinned[NVSHARE_PINNED_MANAGED] +
 				(peer->backend == NVSHARE_BACKEND_MANAGED ? peer->mem.resident : 0),
@@ -161,6 +164,37 @@ static void doubts_apply(struct server *server, struct peer *peer, uint64_t lack
 	doubts_log(server, peer, before);
 }
 
+/* While memory moves, or the client does not answer, its report is not of this moment. */
+static bool peer_is_at_rest(const struct server *server, const struct peer *peer)
+{
+	enum sched_client_state state = sched_client_state(&server->sched, peer->slot);
+	struct sched_client_status status;
+
+	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
+	return state != SCHED_CLIENT_INCOMING && state != SCHED_CLIENT_STOPPING && !status.hung;
+}
+
+/* true: what its contexts cost is soon to be known. */
+static bool doubts_settle(struct server *server, struct peer *peer,
+			  const struct evidence_report *report)
+{
+	struct evidence *evidence = &peer->evidence;
+
+	if (!evidence->changed_ns || peer->state != PEER_STATE_CLIENT)
+		return false;
+	if (peer_is_at_rest(server, peer) && evidence_settle(evidence, report)) {
+		client_messages_contexts(server, peer, report->beyond);
+		if (report->is_sure && !evidence->shown)
+			hearsay_confirm(peer, report->shown);
+		if (report->is_sure) {
+			evidence->shown = report->shown;
+			evidence->changed_ns = 0;
+		}
+	}
+	return evidence->changed_ns && server->now_ns - evidence->changed_ns <
+					       server->settings.report_grace_ns + MEASURE_PERIOD_NS;
+}
+
 /* true: a report is still suspected or doubted. */
 static bool doubts_compare(struct server *server, uint32_t index, const struct peer *reporter)
 {
@@ -182,6 +216,8 @@ static bool doubts_compare(struct server *server, uint32_t index, const struct p
 
 		doubts_apply(server, peer, report->lacking, reporter);
 		is_suspect |= peer->evidence.is_suspect || peer->evidence.doubted;
+		if (peer != reporter)
+			is_suspect |= doubts_settle(server, peer, report);
 	}
 	return is_suspect;
 }
@@ -245,6 +281,13 @@ void doubts_hear(struct server *server, struct peer *peer, const struct memory_a
 		 before->on_card + before->second + slack)
 		doubts_compare_by(server, peer->gpu,
 				  server->now_ns + server->settings.report_grace_ns);
+}
+
+void doubts_contexts(struct server *server, struct peer *peer)
+{
+	peer->evidence.changed_ns = server->now_ns;
+	if (doubts_are_possible(server, peer->gpu))
+		doubts_compare_by(server, peer->gpu, server->now_ns + MEASURE_PERIOD_NS);
 }
 
 void doubts_wake(struct server *server, uint32_t index)

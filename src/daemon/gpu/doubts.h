@@ -4,7 +4,8 @@
 
 /*
  * Reports that NVML does not confirm (daemon/gpu/evidence.h). Doubted bytes are in no sum of the
- * GPU, and the core does not charge them. The client is not told.
+ * GPU, and the core does not charge them. The client is not told. Nor is it told of bytes that its
+ * process has beyond its report, which count for it as its contexts'.
  *
  * Threading: the loop's. Calls into NVML may block.
  */
@@ -26,6 +27,9 @@ void doubts_deinit(struct server *server);
  * know of it yet.
  */
 void doubts_hear(struct server *server, struct peer *peer, const struct memory_account *before);
+
+/* The contexts that peer reports have changed: what they cost in truth is found out soon. */
+void doubts_contexts(struct server *server, struct peer *peer);
 
 /* Somebody waits on GPU index, or was refused: all its clients are compared soon. */
 void doubts_wake(struct server *server, uint32_t index);

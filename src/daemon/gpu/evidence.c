@@ -29,16 +29,22 @@ static int by_rank(const void *a, const void *b)
 	return (x->lacking > y->lacking) - (x->lacking < y->lacking);
 }
 
+/* NULL: NVML does not list it. */
+static struct nvml_process *process_of(const struct evidence_report *report,
+				       struct nvml_process *processes, uint32_t n)
+{
+	const struct nvml_process key = {.pid = report->pid};
+
+	return report->pid && n ? bsearch(&key, processes, n, sizeof(*processes), by_pid) : NULL;
+}
+
 /* The bytes of a process explain its client's report. Several clients of one process share them. */
 static uint64_t explain_by_process(struct evidence_report *report, struct nvml_process *processes,
 				   uint32_t n)
 {
-	const struct nvml_process key = {.pid = report->pid};
-	struct nvml_process *process = NULL;
+	struct nvml_process *process = process_of(report, processes, n);
 	uint64_t bytes;
 
-	if (report->pid && n)
-		process = bsearch(&key, processes, n, sizeof(*processes), by_pid);
 	report->is_listed = process != NULL;
 	report->lacking = report->bytes;
 	if (!process)
@@ -46,16 +52,29 @@ static uint64_t explain_by_process(struct evidence_report *report, struct nvml_p
 	report->lacking = u64_excess(report->bytes, report->managed);
 	if (process->bytes == UINT64_MAX)
 		return 0; /* not told */
+	report->shown = process->bytes;
 	bytes = u64_min(report->lacking, process->bytes);
 	report->lacking -= bytes;
 	process->bytes -= bytes;
 	return bytes;
 }
 
+/* Bytes that reports of others have, elsewhere, may all be of this one process. */
+static uint64_t beyond_of(const struct evidence_report *report, struct nvml_process *processes,
+			  uint32_t n, uint64_t elsewhere)
+{
+	struct nvml_process *process = process_of(report, processes, n);
+	uint64_t bytes = report->shown ? process->bytes : 0;
+
+	if (bytes)
+		process->bytes = 0; /* another client of the process shall not have them, too */
+	return u64_excess(bytes, elsewhere);
+}
+
 void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_process *processes,
 		      uint32_t n_processes, uint64_t used, uint64_t slack)
 {
-	uint64_t rest = used;
+	uint64_t rest = used, elsewhere = 0;
 
 	qsort(processes, n_processes, sizeof(*processes), by_pid);
 	for (uint32_t i = 0; i < n; i++)
@@ -67,6 +86,11 @@ void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_p
 
 		reports[i].lacking -= bytes;
 		rest -= bytes;
+		elsewhere += bytes;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		reports[i].beyond = beyond_of(&reports[i], processes, n_processes, elsewhere);
+		reports[i].is_sure = elsewhere == 0;
 	}
 }
 
@@ -103,4 +127,14 @@ void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns
 	if (evidence->low > evidence->doubted)
 		evidence->doubted = evidence->low;
 	evidence->is_suspect = false; /* bytes beyond that get their own time */
+}
+
+bool evidence_settle(struct evidence *evidence, const struct evidence_report *report)
+{
+	bool is_same =
+		report->shown && evidence->has_seen && report->beyond == evidence->seen_beyond;
+
+	evidence->has_seen = report->shown > 0;
+	evidence->seen_beyond = report->beyond;
+	return is_same;
 }

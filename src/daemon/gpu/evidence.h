@@ -12,6 +12,9 @@
  * that remain are lacking. A report may be ahead of the driver, so bytes are doubted when they
  * have lacked for long.
  *
+ * What a process has beyond its report is the driver's own, of its contexts: no client can measure
+ * its first context. It counts when two comparisons find the same.
+ *
  * Pure. Threading: none.
  */
 
@@ -29,6 +32,9 @@ struct evidence_report {
 	bool is_trusted;  /* explained before others */
 	bool is_listed;   /* returned: NVML lists its process */
 	uint64_t lacking; /* returned: bytes that nothing explains */
+	uint64_t shown;   /* returned: of its process, by NVML; 0: it does not tell */
+	uint64_t beyond;  /* returned: of these, bytes that no report explains */
+	bool is_sure;     /* returned: no report of another process can have some of them, too */
 };
 
 /*
@@ -46,6 +52,11 @@ struct evidence {
 	uint64_t before;   /* lacking in the last comparison */
 	uint64_t there; /* bytes beyond its budget: the driver must have allocated them already */
 	uint64_t doubted;
+	uint64_t beyond;      /* of its process, counted for its contexts; no report has them */
+	uint64_t seen_beyond; /* what its process had beyond its report in the last comparison */
+	bool has_seen;        /* NVML showed its process then */
+	uint64_t shown;       /* of its process, when it was first known what contexts cost */
+	uint64_t changed_ns;  /* when its contexts changed; 0: what they cost is known */
 };
 
 /* The client reports bytes; its budget was budget before that. */
@@ -58,5 +69,8 @@ void evidence_report(struct evidence *evidence, uint64_t bytes, uint64_t budget)
  */
 void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns,
 		    uint64_t grace_ns);
+
+/* true: report->beyond is as before, so it is what the contexts cost more. */
+bool evidence_settle(struct evidence *evidence, const struct evidence_report *report);
 
 #endif

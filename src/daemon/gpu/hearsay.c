@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/gpu/hearsay.h"
 
+#include "core/u64.h"
 #include "daemon/gpu/votes.h"
 #include "daemon/server.h"
 
@@ -8,8 +9,9 @@
 #include <unistd.h>
 
 /*
- * A context takes at most this part of a card, and at most CONTEXT_MAX bytes. A library that
- * knows no cost assumes half of it (AGENT_CONTEXT_BYTES_MAX).
+ * What NVML does not confirm is at most this part of a card, and at most CONTEXT_MAX bytes, if the
+ * client was not told more. A library that knows no cost assumes half of it
+ * (hook/memory/context_cost.c).
  */
 #define CONTEXT_PART 16
 #define CONTEXT_MAX  (1ull << 30)
@@ -112,13 +114,11 @@ bool hearsay_left(struct server *server, uint32_t index)
 	return false;
 }
 
-static uint64_t hearsay_plausible(const struct gpu *gpu, uint64_t context_bytes)
+static uint64_t hearsay_plausible(const struct gpu *gpu, uint64_t told, uint64_t context_bytes)
 {
-	uint64_t most = gpu->total / CONTEXT_PART;
+	uint64_t most = u64_min(gpu->total / CONTEXT_PART, CONTEXT_MAX);
 
-	if (most > CONTEXT_MAX)
-		most = CONTEXT_MAX;
-	return context_bytes < most ? context_bytes : most;
+	return u64_min(context_bytes, told > most ? told : most);
 }
 
 void hearsay_note_context(const struct server *server, struct peer *peer, uint64_t bytes)
@@ -130,7 +130,13 @@ void hearsay_note_context(const struct server *server, struct peer *peer, uint64
 	 * The first report may be what the client expects, so a smaller one takes its place.
 	 */
 	if (bytes && peer->state == PEER_STATE_CLIENT && (is_first || bytes < peer->context_bytes))
-		peer->context_bytes = hearsay_plausible(&server->gpus.at[peer->gpu], bytes);
+		peer->context_bytes =
+			hearsay_plausible(&server->gpus.at[peer->gpu], peer->context_told, bytes);
+}
+
+void hearsay_confirm(struct peer *peer, uint64_t most)
+{
+	peer->context_bytes = u64_min(peer->mem.pinned[NVSHARE_PINNED_CONTEXT], most);
 }
 
 uint64_t hearsay_context(const struct server *server, const struct peer *client)

@@ -60,7 +60,8 @@ static bool context_memory_before(CUdevice dev, size_t *ret_free)
 
 /*
  * The bytes that the new context took. The first one has no figure from before, because the driver
- * answers only in a context. But it took no more than all memory in use on the card.
+ * answers only in a context. But it took no more than all memory in use on the card. If it took
+ * more than expected, the scheduler sees the rest of it in NVML.
  */
 static uint64_t context_measure(CUcontext ctx, uint64_t expected, bool has_before, size_t before)
 {
