@@ -2,8 +2,9 @@
 
 /*
  * The command, as a child in the same process group. So the terminal's own signals reach it without
- * our help, and a shell's jobs and pipelines work as if the command stood there alone. Only signals
- * that a process sends to nvsharectl itself are passed on.
+ * our help, and a shell's jobs and pipelines work as if the command stood there alone. Signals that
+ * come to nvsharectl alone are passed on: those of other processes, the terminal's end where it
+ * leads the session, and an alarm that was set before it was executed.
  */
 
 #include "cli/run.h"
@@ -136,15 +137,23 @@ static bool signal_is_of_terminal(int number)
 }
 
 /*
- * The shell sees us stop, and continues both of us. SIGSTOP comes from somebody who will continue
- * the command itself, and would not know of us.
+ * The shell sees us stop, and continues the group. Somebody else may continue this process alone.
+ * SIGSTOP comes from somebody who will continue the command itself, and would not know of us.
  */
 static void child_stop_with(const struct run_child *child, int number)
 {
+	siginfo_t info = {.si_pid = 0};
+	sigset_t one;
+
 	if (!signal_is_of_terminal(number))
 		return;
 	child_stop_here(number);
-	(void)kill(child->pid, SIGCONT);
+	/* What has continued us is dealt with here. */
+	(void)sigemptyset(&one);
+	(void)sigaddset(&one, SIGCONT);
+	(void)sigtimedwait(&one, NULL, &(struct timespec){.tv_sec = 0});
+	if (waitid(P_PID, (id_t)child->pid, &info, WCONTINUED | WNOHANG) == 0 && !info.si_pid)
+		(void)kill(child->pid, SIGCONT);
 }
 
 /* Also of orphans that have come to us. */
@@ -167,7 +176,21 @@ static void child_reap(struct run_child *child)
 
 static bool signal_ends(int number)
 {
-	return number == SIGINT || number == SIGTERM || number == SIGQUIT || number == SIGHUP;
+	return number == SIGINT || number == SIGTERM || number == SIGQUIT || number == SIGHUP ||
+	       number == SIGALRM;
+}
+
+/*
+ * Whether the command has the signal already. The kernel sends those of keys to the whole group.
+ * The terminal's end is for the leader of the session alone, until that leader ends.
+ */
+static bool signal_is_of_group(const struct signalfd_siginfo *info)
+{
+	if (info->ssi_code != SI_KERNEL)
+		return false;
+	if (info->ssi_signo == SIGHUP || info->ssi_signo == SIGCONT)
+		return getsid(0) != getpid();
+	return info->ssi_signo != SIGALRM;
 }
 
 void run_child_signals(struct run_child *child)
@@ -176,14 +199,12 @@ void run_child_signals(struct run_child *child)
 
 	while (read(child->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		int number = (int)info.ssi_signo;
-		bool is_of_process = info.ssi_code == SI_USER || info.ssi_code == SI_QUEUE ||
-				     info.ssi_code == SI_TKILL;
 
 		if (number == SIGCHLD)
 			continue;
 		child->is_interrupted |= signal_ends(number);
-		/* The kernel sends the terminal's signals to the whole group. */
-		if (is_of_process && child->pid > 0 && (pid_t)info.ssi_pid != child->pid)
+		if (!signal_is_of_group(&info) && child->pid > 0 &&
+		    (pid_t)info.ssi_pid != child->pid)
 			(void)kill(child->pid, number);
 	}
 	child_reap(child);

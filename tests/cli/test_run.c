@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -328,9 +331,31 @@ static void help_is_that_of_run_only_before_the_command(void **state)
 	assert_false(run_options_is_help(ARGS("python", "--help")));
 }
 
+/* It was set before this program was executed, and stays with this process. */
+static void an_alarm_reaches_the_command(void **state)
+{
+	struct run_child child;
+
+	(void)state;
+	assert_int_equal(run_child_open(&child), 0);
+	assert_int_equal(run_child_start(&child, ARGS("/bin/sleep", "1000")), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1}, NULL),
+			 0);
+	while (child.pid > 0) {
+		struct pollfd pfd = {.fd = child.signal_fd, .events = POLLIN};
+
+		(void)poll(&pfd, 1, -1);
+		run_child_signals(&child);
+	}
+	run_child_close(&child);
+	assert_true(WIFSIGNALED(child.status));
+	assert_int_equal(WTERMSIG(child.status), SIGALRM);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_alarm_reaches_the_command),
 		cmocka_unit_test(the_library_is_preloaded_once),
 		cmocka_unit_test(options_describe_the_job),
 		cmocka_unit_test(the_command_begins_at_the_first_word),

@@ -74,6 +74,23 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
+class Session:
+    """A command that leads the session of a terminal, as under ssh -t, tmux or script."""
+
+    def __init__(self, node, *args):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ |= node.env
+            os.execvp(args[0], [str(arg) for arg in args])
+
+    def hang_up(self):
+        os.close(self.fd)
+
+    def code(self):
+        """Of its end, as Popen has it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
 @pytest.fixture
 def terminal(node):
     node.start_scheduler()
@@ -174,7 +191,90 @@ def test_a_key_ends_the_wait(node, terminal):
     first.expect(0)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGALRM"])
+def test_a_command_hears_of_the_terminals_end_once(node):
+    """The kernel tells the leader of the session alone; a shell would tell the command."""
+    node.start_scheduler()
+    (node.folder / "script").write_text(COUNTER)
+    notes, ready = node.folder / "notes", node.folder / "ready"
+    session = Session(node, node.build / "nvsharectl", "run", "--", sys.executable, node.folder / "script",
+                      notes, ready, "SIGHUP", "SIGCONT")
+    until("the command is there", ready.exists)
+    session.hang_up()
+    until("it has heard", lambda: notes.exists() and len(notes.read_text().split()) == 2)
+    (node.folder / "ready.end").touch()
+    assert session.code() == 0
+    assert sorted(notes.read_text().split()) == ["SIGCONT", "SIGHUP"]
+
+
+def test_the_end_of_the_terminal_ends_the_command(node):
+    node.start_scheduler()
+    ready = node.flag("ready")
+    session = Session(node, node.build / "nvsharectl", "run", "--", "sh", "-c", f"touch {ready}; exec sleep 1000")
+    until("the command is there", ready.exists)
+    session.hang_up()
+    assert session.code() == -signal.SIGHUP
+    node.expect_no_jobs()
+
+
+def test_the_end_of_the_terminal_ends_the_wait(node):
+    node.start_scheduler()
+    first = node.hold()
+    node.await_state(first, "running")
+    session = Session(node, node.build / "nvsharectl", "run", "--whole", "--memory", FULL, "--", "true")
+    until("it waits", lambda: node.queue()["waiting"] == 1)
+    session.hang_up()
+    assert session.code() == -signal.SIGHUP
+    until("it has left the queue", lambda: node.queue()["waiting"] == 0)
+    node.flag("enough").touch()
+    first.expect(0)
+
+
+def test_where_sighup_is_ignored_the_terminals_end_ends_nothing(node):
+    node.start_scheduler()
+    (node.folder / "script").write_text(COUNTER)
+    notes, ready = node.folder / "notes", node.folder / "ready"
+    session = Session(node, "sh", "-c", "trap '' HUP; exec \"$@\"", "sh", node.build / "nvsharectl", "run", "--",
+                      sys.executable, node.folder / "script", notes, ready, "SIGCONT")
+    until("the command is there", ready.exists)
+    session.hang_up()
+    until("the kernel has told of it", notes.exists)
+    (node.folder / "ready.end").touch()
+    assert session.code() == 0
+
+
+def test_a_key_reaches_the_command_of_a_sessions_leader_once(node):
+    node.start_scheduler()
+    (node.folder / "script").write_text(COUNTER)
+    notes, ready = node.folder / "notes", node.folder / "ready"
+    session = Session(node, node.build / "nvsharectl", "run", "--", sys.executable, node.folder / "script",
+                      notes, ready, "SIGINT", "SIGWINCH")
+    until("the command is there", ready.exists)
+    os.write(session.fd, b"\x03")
+    until("it has heard", notes.exists)
+    termios.tcsetwinsize(session.fd, (30, 100))
+    until("it has heard twice", lambda: len(notes.read_text().split()) == 2)
+    (node.folder / "ready.end").touch()
+    assert session.code() == 0
+    session.hang_up()
+    assert notes.read_text().split() == ["SIGINT", "SIGWINCH"]
+
+
+def test_a_shell_that_continues_the_job_continues_the_command_once(node, terminal):
+    (node.folder / "script").write_text(COUNTER)
+    notes, ready = node.folder / "notes", node.folder / "ready"
+    terminal.type(f"nvsharectl run -- {sys.executable} {node.folder}/script {notes} {ready} SIGCONT\n")
+    until("the command is there", ready.exists)
+    for n in range(1, 4):
+        terminal.type("\x1a")
+        terminal.expect("Stopped")
+        terminal.foreground("nvsharectl run")
+        until("it has heard", lambda n=n: notes.exists() and len(notes.read_text().split()) >= n)
+    (node.folder / "ready.end").touch()
+    node.expect_no_jobs()
+    assert notes.read_text().split() == ["SIGCONT"] * 3
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGALRM", "SIGCONT"])
 def test_a_signal_to_the_runner_reaches_the_command_once(node, name):
     node.start_scheduler()
     (node.folder / "script").write_text(COUNTER)
