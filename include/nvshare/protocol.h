@@ -971,6 +971,7 @@ struct nvshare_result_msg {
 #define NVSHARE_JOB_GPUS_LEN    448
 #define NVSHARE_JOB_UNITS_MAX   1000000000u
 #define NVSHARE_JOB_LIMIT_MAX   (365u * 86400u)
+#define NVSHARE_JOB_NO_LIMIT    (NVSHARE_JOB_LIMIT_MAX + 1)
 #define NVSHARE_JOB_RETRIES_MAX 1000u
 
 /* nvshare_submit::flags */
@@ -981,11 +982,13 @@ struct nvshare_result_msg {
 #define NVSHARE_SUBMIT_SELF (1u << 2)
 
 struct nvshare_submit {
-	uint64_t memory;    /* bytes of GPU memory that it needs; 0: estimated */
-	uint64_t units;     /* of work, for the estimate, to NVSHARE_JOB_UNITS_MAX; 0: unknown */
-	uint32_t flags;     /* NVSHARE_SUBMIT_* */
-	uint32_t priority;  /* enum nvshare_priority */
-	uint32_t limit_sec; /* of GPU time with a turn, to NVSHARE_JOB_LIMIT_MAX; 0: the default */
+	uint64_t memory;   /* bytes of GPU memory that it needs; 0: estimated */
+	uint64_t units;    /* of work, for the estimate, to NVSHARE_JOB_UNITS_MAX; 0: unknown */
+	uint32_t flags;    /* NVSHARE_SUBMIT_* */
+	uint32_t priority; /* enum nvshare_priority */
+	/* Of running time, to NVSHARE_JOB_LIMIT_MAX; 0: as the scheduler has it;
+	 * NVSHARE_JOB_NO_LIMIT, which an older scheduler does not know. */
+	uint32_t limit_sec;
 	uint32_t n_retries; /* so often it starts again when it fails, to NVSHARE_JOB_RETRIES_MAX */
 	char name[NVSHARE_NAME_LEN];      /* for people */
 	char model[NVSHARE_NAME_LEN];     /* "": none */

@@ -148,7 +148,7 @@ static void child_stop_with(const struct run_child *child, int number)
 	if (!signal_is_of_terminal(number))
 		return;
 	child_stop_here(number);
-	/* What has continued us is dealt with here. */
+	/* The signal that continued this process is dealt with here. */
 	(void)sigemptyset(&one);
 	(void)sigaddset(&one, SIGCONT);
 	(void)sigtimedwait(&one, NULL, &(struct timespec){.tv_sec = 0});

@@ -36,7 +36,7 @@ static int word_set(char *buf, size_t size, const char *value)
 	return text_set(buf, size, value);
 }
 
-/* "90", "90s", "15m", "2h", "3d". */
+/* "90", "90s", "15m", "2h", "3d", "none". */
 static int limit_set(struct nvshare_submit *submit, const char *value)
 {
 	static const struct {
@@ -47,6 +47,10 @@ static int limit_set(struct nvshare_submit *submit, const char *value)
 	uint64_t number, each = 1;
 	char digits[16];
 
+	if (!strcmp(value, "none")) {
+		submit->limit_sec = NVSHARE_JOB_NO_LIMIT;
+		return 0;
+	}
 	if (len == 0 || len >= sizeof(digits))
 		return -EINVAL;
 	(void)snprintf(digits, sizeof(digits), "%s", value);
@@ -107,7 +111,7 @@ static int options_take(struct run_options *options, const char *name, const cha
 		return r;
 	}
 	if (!strcmp(name, "time-limit")) {
-		*ret_allowed = "a time up to 365d, as 90s, 15m, 2h or 3d";
+		*ret_allowed = "a time up to 365d, as 90s, 15m, 2h or 3d; or none";
 		return limit_set(submit, value);
 	}
 	if (!strcmp(name, "gpu")) {

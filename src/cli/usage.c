@@ -44,7 +44,7 @@ static const struct usage {
 	{"run --apart WORD -- COMMAND...", "no GPU together with another job of that WORD"},
 	{"run --priority low|normal|high|critical -- COMMAND...", NULL},
 	{"run --time-limit TIME -- COMMAND...",
-	 "as 90s, 15m, 2h, 3d; waits for turns do not count"},
+	 "as 90s, 15m, 2h, 3d or none; waits for turns do not count"},
 	{"run --retries N -- COMMAND...", "when it fails it waits again, N times"},
 	{"run --name TEXT -- COMMAND...", "its name in the queue"},
 	{"run --gang NAME -- COMMAND...",

@@ -264,7 +264,7 @@ static bool submit_in_range(const struct nvshare_submit *submit)
 {
 	return submit->memory <= BYTES_MAX && submit->units <= NVSHARE_JOB_UNITS_MAX &&
 	       !(submit->flags & ~SUBMIT_FLAGS) && submit->priority < NVSHARE_PRIORITY_COUNT &&
-	       submit->limit_sec <= NVSHARE_JOB_LIMIT_MAX &&
+	       submit->limit_sec <= NVSHARE_JOB_NO_LIMIT &&
 	       submit->n_retries <= NVSHARE_JOB_RETRIES_MAX;
 }
 

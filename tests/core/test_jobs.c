@@ -148,7 +148,7 @@ static void every_default_is_within_its_range(void **state)
 	(void)state;
 	jobs_config_default(&config);
 	assert_null(jobs_config_check(&config));
-	assert_int_equal(config.limit_ns, 3600 * S);
+	assert_true(config.limit_ns == JOBS_NO_LIMIT);
 	assert_int_equal(config.limit_max_ns, 86400 * S);
 	assert_int_equal(config.reserve_ns, 60 * S);
 	config.grace_ns = 3601 * S;
@@ -173,6 +173,8 @@ static void a_job_that_can_never_start_is_refused(void **state)
 	assert_int_equal(job_rig_step(&rig, event), JOBS_E_GPU);
 	event = job_rig_job(&rig, 0, 1);
 	event.limit_ns = rig.config.limit_max_ns + 1;
+	assert_int_equal(job_rig_step(&rig, event), JOBS_E_LIMIT);
+	event.limit_ns = JOBS_NO_LIMIT - 1;
 	assert_int_equal(job_rig_step(&rig, event), JOBS_E_LIMIT);
 	rig.config.place.reserved = 1;
 	assert_int_equal(job_rig_config(&rig), 0);
@@ -353,14 +355,40 @@ static void a_job_without_programs_is_not_frozen(void **state)
 	assert_int_equal(job_rig_status(&rig, 0).counted_ns, 10 * S);
 }
 
-static void a_job_without_a_limit_of_its_own_has_the_default(void **state)
+static void a_job_without_a_limit_of_its_own_has_that_of_the_configuration(void **state)
 {
 	(void)state;
 	job_rig_init(&rig, 1, 1);
+	rig.config.limit_ns = 3600 * S;
+	assert_int_equal(job_rig_config(&rig), 0);
 	job_rig_submit(&rig, 0, 10);
 	assert_int_equal(job_rig_status(&rig, 0).limit_ns, 3600 * S);
 	job_rig_at(&rig, rig.now + 3600 * S);
 	assert_int_equal(job_rig_did(&rig, 0, JOBS_ACTION_TERM)->end, JOBS_END_TIMEOUT);
+}
+
+static void a_job_without_any_limit_runs_for_years(void **state)
+{
+	struct jobs_event event;
+
+	(void)state;
+	job_rig_init(&rig, 1, 0);
+	job_rig_submit(&rig, 0, 10); /* as the configuration has it */
+	assert_int_equal(job_rig_programs(&rig, 0, 1, 10, false), 0);
+	rig.config.limit_ns = 3600 * S;
+	assert_int_equal(job_rig_config(&rig), 0);
+	event = job_rig_job(&rig, 1, 10); /* as it says itself, and it has run before */
+	event.limit_ns = JOBS_NO_LIMIT;
+	event.type = JOBS_EVENT_ADOPT;
+	event.gpu = 0;
+	event.counted_ns = 1000000 * S;
+	assert_int_equal(job_rig_step(&rig, event), 0);
+	job_rig_at(&rig, rig.now + rig.config.reserve_ns);
+	assert_true(jobs_deadline(&rig.jobs) == JOBS_NO_DEADLINE);
+	job_rig_at(&rig, rig.now + 100000000 * S);
+	assert_null(job_rig_did(&rig, 0, JOBS_ACTION_TERM));
+	assert_null(job_rig_did(&rig, 1, JOBS_ACTION_TERM));
+	assert_true(job_rig_status(&rig, 1).limit_ns == JOBS_NO_LIMIT);
 }
 
 /* ---- end, cancel, retry -------------------------------------------------------- */
@@ -447,7 +475,8 @@ int main(void)
 		cmocka_unit_test(a_job_is_asked_and_then_made_to_end_at_its_limit),
 		cmocka_unit_test(neither_waiting_nor_frozen_time_counts),
 		cmocka_unit_test(a_job_without_programs_is_not_frozen),
-		cmocka_unit_test(a_job_without_a_limit_of_its_own_has_the_default),
+		cmocka_unit_test(a_job_without_a_limit_of_its_own_has_that_of_the_configuration),
+		cmocka_unit_test(a_job_without_any_limit_runs_for_years),
 		cmocka_unit_test(a_cancelled_job_says_so_whatever_its_exit),
 		cmocka_unit_test(a_failed_job_is_tried_again_after_a_rest),
 		cmocka_unit_test(more_starts_than_actions_come_with_the_next_step),

@@ -476,6 +476,8 @@ static void a_job_that_is_old_and_waits_for_room_gets_it(void **state)
 {
 	(void)state;
 	job_rig_init(&rig, 1, 0);
+	rig.config.limit_ns = rig.config.age_ns;
+	assert_int_equal(job_rig_config(&rig), 0);
 	submit(0, 60, 2, 100);
 	submit_whole(1, 90);
 	allocate(0, 60);

@@ -3,6 +3,7 @@
 
 #include "daemon/jobs/job_gpus.h"
 #include "daemon/settings/settings.h"
+#include "util/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,6 +87,10 @@ static void lists_are_whole_or_refused(void **state)
 		{"estimate-models", "m=1G,m=2G"},
 		{"estimate-models", "=1G"},
 		{"job-preset", "best"},
+		{"job-limit-sec", "0"},
+		{"job-limit-sec", "0.5"},
+		{"job-limit-sec", "31536001"},
+		{"job-limit-max-sec", "never"},
 	};
 
 	(void)state;
@@ -123,8 +128,38 @@ static void limits_go_together(void **state)
 	(void)state;
 	assert_int_equal(settings_check(&settings, text), 0);
 	assert_int_equal(set("job-limit-max-sec", "60"), 0);
+	assert_int_equal(settings_check(&settings, text), 0);
+	assert_int_equal(set("job-limit-sec", "61"), 0);
 	assert_int_equal(settings_check(&settings, text), SETTINGS_E_BAD);
 	assert_non_null(strstr(text, "NVSHARE_JOB_LIMIT_SEC"));
+}
+
+static void a_limit_is_for_all_jobs_only_where_it_is_set(void **state)
+{
+	static const struct {
+		const char *limit, *max;
+		uint64_t limit_sec, max_sec; /* limit_sec 0: none */
+	} cases[] = {
+		{"none", "none", 0, 86400},      {"none", "7200", 7200, 7200},
+		{"none", "86400", 86400, 86400}, {"3600", "none", 3600, 86400},
+		{"3600", "7200", 3600, 7200},    {"172800", "none", 172800, 172800},
+	};
+	struct jobs_config config;
+
+	(void)state;
+	expect_prints("job-limit-sec", "none");
+	expect_prints("job-limit-max-sec", "none");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(set("job-limit-sec", cases[i].limit), 0);
+		assert_int_equal(set("job-limit-max-sec", cases[i].max), 0);
+		expect_prints("job-limit-sec", cases[i].limit);
+		settings_jobs_config(&settings.jobs, &config);
+		assert_true(config.limit_ns == (cases[i].limit_sec
+							? cases[i].limit_sec * CLOCK_NS_PER_SEC
+							: JOBS_NO_LIMIT));
+		assert_true(config.limit_max_ns == cases[i].max_sec * CLOCK_NS_PER_SEC);
+		assert_null(jobs_config_check(&config));
+	}
 }
 
 static void lists_of_gpus_have_one_form(void **state)
@@ -149,8 +184,11 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup(f, set_up)
 	const struct CMUnitTest tests[] = {
-		TEST(weights_stand_in_place_of_the_preset), TEST(lists_are_whole_or_refused),
-		TEST(lists_print_as_they_are_taken),        TEST(limits_go_together),
+		TEST(weights_stand_in_place_of_the_preset),
+		TEST(lists_are_whole_or_refused),
+		TEST(lists_print_as_they_are_taken),
+		TEST(limits_go_together),
+		TEST(a_limit_is_for_all_jobs_only_where_it_is_set),
 		TEST(lists_of_gpus_have_one_form),
 	};
 

@@ -304,6 +304,22 @@ def test_a_job_over_its_time_limit_is_ended(node):
     node.expect_no_jobs()
 
 
+def test_only_an_administrator_limits_jobs_that_name_none(node):
+    def limit(*options):
+        done = run_here(node, *options, "--", "true")
+        return node.queue("--ended")["jobs"][-1]["limit_seconds"] if done.returncode == 0 else done.stderr
+    node.start_scheduler()
+    assert limit() == limit("--time-limit", "none") == 0
+    assert limit("--time-limit", "1d") == 86400
+    assert "the time limit is 86400 s at most" in limit("--time-limit", "2d")
+    assert node.ctl("set", "job-limit-sec", "3600").returncode == 0
+    assert limit() == 3600 and limit("--time-limit", "none") == 0
+    assert node.ctl("set", "job-limit-sec", "none").returncode == 0
+    assert node.ctl("set", "job-limit-max-sec", "7200").returncode == 0
+    assert limit() == 7200 and limit("--time-limit", "1h") == 3600
+    assert "the time limit is 7200 s at most" in limit("--time-limit", "none")
+
+
 def test_time_without_a_turn_does_not_count(node):
     node.start_scheduler(NVSHARE_SCHEDULING_MODE="serial", NVSHARE_JOB_TURNS_MAX="2",
                          NVSHARE_SWITCH_TIME_MODE="fixed", NVSHARE_SWITCH_TIME_FIXED="86400",

@@ -287,7 +287,7 @@ static void a_value_out_of_its_range_is_refused(void **state)
 		RANGE(SUBMIT, submit, units, NVSHARE_JOB_UNITS_MAX),
 		RANGE(SUBMIT, submit, flags, 7),
 		RANGE(SUBMIT, submit, priority, NVSHARE_PRIORITY_COUNT - 1),
-		RANGE(SUBMIT, submit, limit_sec, NVSHARE_JOB_LIMIT_MAX),
+		RANGE(SUBMIT, submit, limit_sec, NVSHARE_JOB_NO_LIMIT),
 		RANGE(PLACE, submit, flags, 7),
 		RANGE(SUBMIT_GANG, submit_gang, submit.flags, 7),
 		RANGE(SUBMIT_GANG, submit_gang, gang.size, NVSHARE_GANG_SIZE_MAX),

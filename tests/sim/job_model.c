@@ -682,7 +682,7 @@ static uint64_t job_due(const struct job_model *model, const struct job_model_jo
 	if (job->state == JOBS_QUEUED && job->stand == STAND_FIRST)
 		due_ns = job_gang_since(model, (uint32_t)(job - model->jobs)) +
 			 model->config.limit_max_ns;
-	if (job_is_counting(job)) {
+	if (job_is_counting(job) && job->limit_ns != JOBS_NO_LIMIT) {
 		uint64_t left_ns =
 			job->counted_ns < job->limit_ns ? job->limit_ns - job->counted_ns : 0;
 

@@ -318,6 +318,8 @@ static void sim_set_config(void)
 	c->age_ns = (1 + sim_below(4)) * 100 * S;
 	c->reserve_ns = (1 + sim_below(60)) * S;
 	c->limit_ns = (1 + sim_below(400)) * S;
+	if (c->limit_ns > 300 * S)
+		c->limit_ns = JOBS_NO_LIMIT;
 	c->limit_max_ns = sim_is_one_in(2) ? 400 * S : c->limit_max_ns;
 	c->grace_ns = sim_below(5) * S;
 	c->retry_ns = sim_below(20) * S;

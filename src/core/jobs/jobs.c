@@ -145,7 +145,7 @@ static int jobs_check_submit(const struct jobs *jobs, const struct jobs_event *e
 		return JOBS_E_VALUE;
 	if (event->is_restored || event->type == JOBS_EVENT_ADOPT)
 		return 0;
-	if (event->limit_ns > jobs->config.limit_max_ns)
+	if (event->limit_ns > jobs->config.limit_max_ns && event->limit_ns != JOBS_NO_LIMIT)
 		return JOBS_E_LIMIT;
 	error = jobs_check_gpus(jobs, r);
 	return error ? error : jobs_gang_check(jobs, event);

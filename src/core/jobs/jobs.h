@@ -45,6 +45,7 @@
 
 #define JOBS_NONE             UINT32_MAX /* no slot, no GPU */
 #define JOBS_NO_DEADLINE      UINT64_MAX
+#define JOBS_NO_LIMIT         UINT64_MAX /* of the time that a job may run */
 #define JOBS_ACTIONS_MAX      64
 #define JOBS_PRIORITY_MAX     100 /* 0 to this; larger goes first */
 #define JOBS_PRIORITY_DEFAULT 50
@@ -62,8 +63,9 @@ struct jobs_config {
 	uint64_t reserve_ns;   /* default 60 s; 1 s to 3600 s */
 	uint64_t pass_ns;      /* default 600 s; to 86400 s */
 	uint64_t age_ns;       /* default 3600 s; 1 s to 30 days */
-	uint64_t limit_ns;     /* of a job that names none; default 3600 s; 1 s to limit_max_ns */
-	uint64_t limit_max_ns; /* default 86400 s; to 365 days */
+	uint64_t limit_ns;     /* of a job that names none: JOBS_NO_LIMIT, the default, or 1 s to
+				* limit_max_ns */
+	uint64_t limit_max_ns; /* of a limit that is named; default 86400 s; 1 s to 365 days */
 	uint64_t grace_ns;     /* between TERM and KILL; default 30 s; to 3600 s */
 	uint64_t retry_ns;     /* rest before a retry; default 10 s; to 3600 s */
 };
@@ -135,7 +137,7 @@ struct jobs_event {
 	uint32_t owner;      /* any number, the same for all jobs of a user */
 	uint32_t priority;   /* to JOBS_PRIORITY_MAX */
 	uint32_t n_retries;  /* left, to JOBS_RETRIES_MAX */
-	uint64_t limit_ns;   /* 0: the default; to limit_max_ns */
+	uint64_t limit_ns;   /* 0: that of the configuration; to limit_max_ns; JOBS_NO_LIMIT */
 	uint64_t counted_ns; /* of its limit, used up */
 	bool is_restored;    /* it was accepted before a restart: of the errors from JOBS_E_LIMIT on
 			      * none applies */
@@ -245,7 +247,7 @@ struct jobs_status {
 			      * rest or are queued again */
 	uint64_t counted_ns; /* of its limit, since its last start; an adopted job's before that,
 				too */
-	uint64_t limit_ns;
+	uint64_t limit_ns;   /* JOBS_NO_LIMIT: none */
 };
 
 /* slot < n_slots. Takes O(log n), and a placement for a queued job. */

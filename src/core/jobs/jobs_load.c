@@ -120,7 +120,7 @@ uint64_t jobs_due_ns(const struct job *job)
 		return job->due_ns;
 	case JOBS_STARTED:
 	case JOBS_RUNNING:
-		if (jobs_is_counting(job))
+		if (jobs_is_counting(job) && job->limit_ns != JOBS_NO_LIMIT)
 			due_ns = job->counted_at_ns + u64_excess(job->limit_ns, job->counted_ns);
 		if (job->is_reserved)
 			due_ns = u64_min(due_ns, job->reserve_until_ns);

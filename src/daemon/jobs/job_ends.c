@@ -92,9 +92,6 @@ void job_ends_retry(struct server *server, struct job_entry *entry)
 static enum nvshare_job_end ends_of(const struct job_entry *entry, enum jobs_end end,
 				    bool was_started)
 {
-	/* Nothing is sent to a process that became the command, so no limit has ended it. */
-	if (end == JOBS_END_TIMEOUT && entry->submit.flags & NVSHARE_SUBMIT_SELF)
-		end = JOBS_END_LOST;
 	switch (end) {
 	case JOBS_END_SUCCESS:
 	case JOBS_END_FAILED:

@@ -204,7 +204,7 @@ static void fill_end(const struct job_entry *entry, struct nvshare_job *ret)
 	(void)snprintf(ret->text, sizeof(ret->text), "%s", text);
 }
 
-static enum nvshare_job_state fill_state(const struct job_entry *entry, enum jobs_state state)
+static enum nvshare_job_state fill_state(enum jobs_state state)
 {
 	switch (state) {
 	case JOBS_QUEUED:
@@ -215,9 +215,7 @@ static enum nvshare_job_state fill_state(const struct job_entry *entry, enum job
 		return NVSHARE_JOB_RUNNING;
 	case JOBS_STOPPING:
 	case JOBS_KILLED:
-		/* Nobody tells a process that became the command itself. */
-		return entry->submit.flags & NVSHARE_SUBMIT_SELF ? NVSHARE_JOB_RUNNING
-								 : NVSHARE_JOB_STOPPING;
+		return NVSHARE_JOB_STOPPING;
 	case JOBS_DONE:
 	case JOBS_FREE:
 	case JOBS_STATE_COUNT_:
@@ -239,11 +237,11 @@ void job_fill(const struct server *server, const struct job_entry *entry, struct
 		.waited_ns = status.waited_ns,
 		.ran_ns = status.n_starts ? status.ran_ns : 0,
 		.counted_ns = status.counted_ns,
-		.limit_ns = is_self ? 0 : status.limit_ns,
+		.limit_ns = status.limit_ns == JOBS_NO_LIMIT ? 0 : status.limit_ns,
 		.job = (uint32_t)entry->id,
 		.pid = (uint32_t)entry->process.pid,
 		.uid = entry->uid,
-		.state = fill_state(entry, status.state),
+		.state = fill_state(status.state),
 		.position = status.position,
 		.n_queued = jobs_n_queued(&server->jobs.core),
 		.gpu = NVSHARE_JOB_NO_GPU,

@@ -155,6 +155,14 @@ static int submit_request(const struct server *server, const struct nvshare_subm
 	return 0;
 }
 
+/* Nothing is sent to a process that became the command, so no limit can end it. */
+static uint64_t submit_limit_ns(const struct nvshare_submit *submit)
+{
+	if (submit->flags & NVSHARE_SUBMIT_SELF || submit->limit_sec == NVSHARE_JOB_NO_LIMIT)
+		return JOBS_NO_LIMIT;
+	return submit->limit_sec * CLOCK_NS_PER_SEC;
+}
+
 int job_submit_event(const struct server *server, const struct job_entry *entry,
 		     struct jobs_event *ret_event, char ret_text[NVSHARE_TEXT_LEN])
 {
@@ -167,9 +175,7 @@ int job_submit_event(const struct server *server, const struct job_entry *entry,
 		.owner = entry->owner,
 		.priority = submit->priority * PRIORITY_STEP + PRIORITY_STEP,
 		.n_retries = submit->n_retries,
-		.limit_ns = submit->flags & NVSHARE_SUBMIT_SELF
-				    ? server->settings.jobs.config.limit_max_ns
-				    : submit->limit_sec * CLOCK_NS_PER_SEC,
+		.limit_ns = submit_limit_ns(submit),
 	};
 	if (submit_request(server, submit, entry->owner, entry->memory, &ret_event->request,
 			   ret_text))
@@ -206,6 +212,21 @@ static uint64_t submit_memory(const struct server *server, const struct nvshare_
 	return job_estimates_bytes(server, &work);
 }
 
+static uint64_t submit_limit_max_ns(const struct server *server)
+{
+	struct jobs_config config;
+
+	settings_jobs_config(&server->settings.jobs, &config);
+	return config.limit_max_ns;
+}
+
+/* Whether it asks for none where an administrator wants one. */
+static bool submit_lacks_limit(const struct server *server, const struct nvshare_submit *submit)
+{
+	return submit->limit_sec == NVSHARE_JOB_NO_LIMIT &&
+	       server->settings.jobs.limit_max_ns != JOBS_NO_LIMIT;
+}
+
 /* Why the core refuses it. */
 static void submit_error(const struct server *server, const struct job_entry *entry,
 			 const struct jobs_event *event, int r, char ret_text[NVSHARE_TEXT_LEN])
@@ -218,9 +239,9 @@ static void submit_error(const struct server *server, const struct job_entry *en
 		(void)job_fill_reason(server, scores, PLACE_TOO_SMALL, event->request.need,
 				      ret_text, NVSHARE_TEXT_LEN);
 	else if (r == JOBS_E_LIMIT)
-		(void)submit_refuse(ret_text, "the time limit is %llu s at most",
-				    (unsigned long long)(server->settings.jobs.config.limit_max_ns /
-							 CLOCK_NS_PER_SEC));
+		(void)submit_refuse(
+			ret_text, "the time limit is %llu s at most",
+			(unsigned long long)(submit_limit_max_ns(server) / CLOCK_NS_PER_SEC));
 	else if (r == JOBS_E_GPU && event->request.gpu != PLACE_ANY)
 		(void)submit_refuse(ret_text, "GPU %u is not for jobs: %s", event->request.gpu,
 				    place_reason_text(scores[event->request.gpu].reason));
@@ -274,7 +295,9 @@ static int submit_enter(struct server *server, struct job_entry *entry,
 
 	if (r)
 		return r;
-	r = job_queue_try(server, entry, &event, &actions);
+	r = submit_lacks_limit(server, &entry->submit)
+		    ? JOBS_E_LIMIT
+		    : job_queue_try(server, entry, &event, &actions);
 	if (r) {
 		submit_error(server, entry, &event, r, ret_text);
 		return -EINVAL;

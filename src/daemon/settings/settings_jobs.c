@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/settings/settings_jobs.h"
 
+#include "core/u64.h"
 #include "daemon/jobs/job_gpus.h"
+#include "nvshare/protocol.h"
+#include "util/clock.h"
 #include "util/container_of.h"
 #include "util/parse.h"
 
@@ -208,11 +211,57 @@ const struct setting_form settings_jobs_models = {
 	.allowed = "MODEL=SIZE with commas, up to 32, each once; or none",
 };
 
+/* ---- time limits -------------------------------------------------------------------- */
+
+#define LIMIT_NS_MIN CLOCK_NS_PER_SEC
+#define LIMIT_NS_MAX (NVSHARE_JOB_LIMIT_MAX * CLOCK_NS_PER_SEC)
+
+static int limit_parse(const struct setting *setting, const char *value, void *field)
+{
+	(void)setting;
+	if (strcmp(value, "none") != 0)
+		return parse_seconds(value, LIMIT_NS_MIN, LIMIT_NS_MAX, field);
+	*(uint64_t *)field = JOBS_NO_LIMIT;
+	return 0;
+}
+
+static void limit_print(const void *field, char *buf, size_t size)
+{
+	uint64_t ns = *(const uint64_t *)field;
+
+	if (ns == JOBS_NO_LIMIT)
+		(void)snprintf(buf, size, "none");
+	else
+		(void)snprintf(buf, size, "%.8g", (double)ns / (double)CLOCK_NS_PER_SEC);
+}
+
+const struct setting_form settings_jobs_limit = {
+	.parse = limit_parse,
+	.print = limit_print,
+	.allowed = "seconds from 1 to 31536000, or none",
+};
+
+/* A maximum that an administrator has set bounds all jobs. */
+static void limits_fill(const struct settings_jobs *settings, struct jobs_config *ret)
+{
+	ret->limit_ns = settings->limit_ns;
+	if (settings->limit_max_ns != JOBS_NO_LIMIT) {
+		ret->limit_max_ns = settings->limit_max_ns;
+		ret->limit_ns = u64_min(ret->limit_ns, ret->limit_max_ns);
+	} else if (settings->limit_ns != JOBS_NO_LIMIT) {
+		ret->limit_max_ns = u64_max(ret->limit_max_ns, settings->limit_ns);
+	}
+}
+
 /* ---- all ---------------------------------------------------------------------------- */
 
 void settings_jobs_default(struct settings_jobs *ret)
 {
-	*ret = (struct settings_jobs){.preset = PLACE_PRESET_BALANCED};
+	*ret = (struct settings_jobs){
+		.preset = PLACE_PRESET_BALANCED,
+		.limit_ns = JOBS_NO_LIMIT,
+		.limit_max_ns = JOBS_NO_LIMIT,
+	};
 	jobs_config_default(&ret->config);
 	estimate_config_default(&ret->estimates);
 }
@@ -232,6 +281,7 @@ void settings_jobs_config(const struct settings_jobs *settings, struct jobs_conf
 
 	place_config_default(settings->preset, &preset);
 	*ret = settings->config;
+	limits_fill(settings, ret);
 	ret->place.affinity_ran = preset.affinity_ran;
 	ret->place.affinity_room = preset.affinity_room;
 	ret->place.weight_free = preset.weight_free;
@@ -247,7 +297,7 @@ void settings_jobs_config(const struct settings_jobs *settings, struct jobs_conf
 
 const char *settings_jobs_check(const struct settings_jobs *settings)
 {
-	if (settings->config.limit_ns > settings->config.limit_max_ns)
+	if (settings->limit_ns != JOBS_NO_LIMIT && settings->limit_ns > settings->limit_max_ns)
 		return "NVSHARE_JOB_LIMIT_SEC is above NVSHARE_JOB_LIMIT_MAX_SEC";
 	return NULL;
 }

@@ -36,8 +36,10 @@ struct settings_jobs_weights {
 };
 
 struct settings_jobs {
-	struct jobs_config config; /* but for weights, GPUs and fair_users */
+	struct jobs_config config; /* but for weights, limits, GPUs and fair_users */
 	enum place_preset preset;
+	uint64_t limit_ns;     /* of a job that names none; JOBS_NO_LIMIT */
+	uint64_t limit_max_ns; /* of any job; JOBS_NO_LIMIT: only named limits have a bound */
 	struct settings_jobs_weights weights;
 	char gpus[SETTINGS_JOBS_GPUS_LEN];     /* job_gpus_is_list(); "": all */
 	char reserved[SETTINGS_JOBS_GPUS_LEN]; /* the same; "": none */
@@ -45,6 +47,7 @@ struct settings_jobs {
 };
 
 extern const struct setting_form settings_jobs_weights;
+extern const struct setting_form settings_jobs_limit;
 extern const struct setting_form settings_jobs_gpus;
 extern const struct setting_form settings_jobs_types;
 extern const struct setting_form settings_jobs_models;
