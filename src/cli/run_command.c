@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 #include "cli/run.h"
+#include "cli/view.h"
 
 #include "util/clock.h"
 #include "util/fd.h"
@@ -23,6 +24,7 @@ struct run {
 	bool is_terminal;     /* the standard error */
 	bool has_line;        /* a line on the terminal that is to be overwritten */
 	bool has_warned;      /* that nobody manages the command any more */
+	bool has_said_near;   /* that its time limit is */
 	char said[LINE_LEN];  /* last */
 	uint32_t signal_sent; /* that the scheduler wanted, last */
 };
@@ -76,6 +78,33 @@ static void run_say_wait(struct run *run, bool is_away)
 		(void)snprintf(line, sizeof(line), "nvsharectl: job %u waits: %s", job->job,
 			       job->text);
 	run_say(run, line);
+}
+
+static void run_say_limit(const struct nvshare_job *job)
+{
+	char limit[VIEW_DURATION_LEN];
+
+	if (job->limit_ns)
+		(void)fprintf(stderr,
+			      "nvsharectl: job %u may run for %s; waits for turns do not count\n",
+			      job->job, view_duration(job->limit_ns, limit));
+}
+
+static void run_say_near(struct run *run)
+{
+	const struct nvshare_job *job = &run->client.job;
+	char left[VIEW_DURATION_LEN];
+	uint64_t left_ns = 0;
+
+	if (run->has_said_near || job->state != NVSHARE_JOB_RUNNING ||
+	    job->counted_ns < job_client_near_ns(job))
+		return;
+	run->has_said_near = true;
+	if (job->counted_ns < job->limit_ns)
+		left_ns = job->limit_ns - job->counted_ns;
+	(void)fprintf(stderr,
+		      "nvsharectl: job %u has used nine tenths of its time limit: %s left\n",
+		      job->job, view_duration(left_ns, left));
 }
 
 /* ---- waiting ------------------------------------------------------------------------- */
@@ -137,6 +166,7 @@ static int run_await(struct run *run)
 			      client->job.job, client->job.gpu,
 			      (unsigned long long)(client->job.waited_ns / CLOCK_NS_PER_SEC));
 	run_clear_line(run);
+	run_say_limit(&client->job);
 	return 0;
 }
 
@@ -155,9 +185,12 @@ static void run_obey(struct run *run)
 	if (job->state != NVSHARE_JOB_STOPPING || job->signal_now == run->signal_sent)
 		return;
 	run->signal_sent = job->signal_now;
-	(void)fprintf(stderr, "nvsharectl: job %u: %s\n", job->job,
-		      job->signal_now == SIGKILL ? "it has not ended in time, and is killed"
-						 : job->text);
+	if (job->signal_now == SIGKILL)
+		(void)fprintf(stderr,
+			      "nvsharectl: job %u: it has not ended in time, and is killed\n",
+			      job->job);
+	else if (job->end != NVSHARE_JOB_END_LIMIT) /* else the last line says so */
+		(void)fprintf(stderr, "nvsharectl: job %u: %s\n", job->job, job->text);
 	run_child_end(&run->child, (int)job->signal_now);
 }
 
@@ -165,6 +198,7 @@ static void run_supervise(struct run *run)
 {
 	run->signal_sent = 0;
 	run->has_warned = false;
+	run->has_said_near = false;
 	while (run->child.pid > 0) {
 		bool is_news;
 
@@ -173,6 +207,7 @@ static void run_supervise(struct run *run)
 			break;
 		(void)job_client_step(&run->client, &is_news);
 		run_obey(run);
+		run_say_near(run);
 		run_sleep(run);
 	}
 }
@@ -190,11 +225,15 @@ static int run_report_exec(struct run *run)
 /* The exit code; a signal that ended the command ends this process, too. */
 static int run_exit(struct run *run)
 {
+	const struct nvshare_job *job = &run->client.job;
 	int status = run->child.status;
+	char limit[VIEW_DURATION_LEN];
 
-	if (run->client.job.end == NVSHARE_JOB_END_LIMIT && run->signal_sent) {
-		(void)fprintf(stderr, "nvsharectl: job %u: %s\n", run->client.job.job,
-			      run->client.job.text);
+	if (job->end == NVSHARE_JOB_END_LIMIT && run->signal_sent) {
+		(void)fprintf(stderr,
+			      "nvsharectl: job %u: its time limit of %s is over; --time-limit sets"
+			      " another one\n",
+			      job->job, view_duration(job->limit_ns, limit));
 		return RUN_EXIT_LIMIT;
 	}
 	if (WIFSIGNALED(status))

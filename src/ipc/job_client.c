@@ -231,8 +231,27 @@ static int client_reconnect(struct job_client *client)
 	return r;
 }
 
+uint64_t job_client_near_ns(const struct nvshare_job *job)
+{
+	return job->limit_ns ? job->limit_ns / 10 * 9 : UINT64_MAX;
+}
+
+/*
+ * Only the scheduler knows which time counts. So that a job whose time stands still is not asked
+ * all the time, its warning may come a hundredth of the limit late.
+ */
+static uint64_t client_near_pause_ns(const struct nvshare_job *job)
+{
+	uint64_t left_ns = job_client_near_ns(job) - job->counted_ns;
+	uint64_t least_ns = job->limit_ns / 100;
+
+	return left_ns > least_ns ? left_ns : least_ns;
+}
+
 static void client_plan(struct job_client *client, uint64_t now_ns)
 {
+	const struct nvshare_job *job = &client->job;
+
 	client->due_ns = UINT64_MAX;
 	if (client_is_over(client))
 		return;
@@ -243,6 +262,9 @@ static void client_plan(struct job_client *client, uint64_t now_ns)
 			client->retry_ns = RETRY_NS_MAX;
 	} else if (client->is_asking_position && client->job.state == NVSHARE_JOB_WAITING) {
 		client->due_ns = now_ns + POSITION_NS;
+	} else if (job->state == NVSHARE_JOB_RUNNING && job->limit_ns &&
+		   job->counted_ns < job_client_near_ns(job)) {
+		client->due_ns = now_ns + client_near_pause_ns(job);
 	}
 }
 
@@ -264,7 +286,7 @@ int job_client_step(struct job_client *client, bool *ret_is_news)
 		r = client_receive(client, ret_is_news);
 	if (!r && client->fd >= 0 && !client->is_pending)
 		client->retry_ns = RETRY_NS_MIN;
-	if (is_due || client->fd < 0 || client->due_ns == UINT64_MAX)
+	if (is_due || client->fd < 0 || client->due_ns == UINT64_MAX || *ret_is_news)
 		client_plan(client, now_ns);
 	if (!r && client->fd < 0 && !client_is_over(client))
 		r = client->error;

@@ -73,6 +73,12 @@ int job_client_submit_gang(struct job_client *client, const struct nvshare_submi
  */
 int job_client_step(struct job_client *client, bool *ret_is_news);
 
+/*
+ * Of job's counted_ns: from then on its time limit is near. While such a job runs,
+ * job_client_step() asks for its values in time. UINT64_MAX: it has no limit.
+ */
+uint64_t job_client_near_ns(const struct nvshare_job *job);
+
 /* Hears of the wait. job: its values now; is_away: no scheduler is there at the moment.
  * false: the caller gives up. */
 typedef bool job_client_fn(const struct nvshare_job *job, bool is_away, void *arg);

@@ -175,7 +175,7 @@ def test_a_program_does_not_wait_for_a_member_whose_job_has_ended(node):  # noqa
 def test_the_time_limit_counts_while_members_lack(node):  # noqa: F811
     degree(node, 2)
     first, other = two_of_a_gang(node, "--time-limit", "1")
-    assert "its time limit is over" in first.expect(124)
+    assert "its time limit of 1.0 s is over" in first.expect(124)
     node.flag("enough").touch()
     assert other.wait() == 1
     node.expect_no_jobs()
