@@ -302,6 +302,7 @@ static int run_submit(struct run *run)
 int run_command(char *const *args)
 {
 	static struct run run;
+	char line[LINE_LEN];
 	bool is_again = false;
 	int r;
 
@@ -318,6 +319,8 @@ int run_command(char *const *args)
 		return run_fail(&run, run.client.text);
 	}
 	run_warn_unmanaged(&run);
+	if (run.options.has_priority && job_client_cut(&run.client, line, sizeof(line)))
+		(void)fprintf(stderr, "nvsharectl: %s\n", line);
 	do {
 		r = run_once(&run, &is_again);
 	} while (is_again);

@@ -67,7 +67,7 @@ bool run_env_set(const struct run_options *options, const struct nvshare_job *jo
 	r |= env_set_gang(options);
 	/* The class of a job is that of its programs, unless they are told another one. */
 	if (options->has_priority)
-		r |= setenv("NVSHARE_PRIORITY", names_priority[options->submit.priority], 0);
+		r |= setenv("NVSHARE_PRIORITY", names_priority[job->priority], 0);
 	free(text);
 	if (r)
 		perror("nvsharectl: the environment");

@@ -2,6 +2,7 @@
 #include "ipc/job_client.h"
 
 #include "ipc/msg.h"
+#include "ipc/names.h"
 #include "ipc/sock.h"
 #include "util/clock.h"
 #include "util/fd.h"
@@ -364,6 +365,18 @@ int job_client_submit_gang(struct job_client *client, const struct nvshare_submi
 	client_plan(client, clock_now_ns());
 	/* The connection may have ended right behind the answer. The place is there. */
 	return client->job.job ? 0 : r;
+}
+
+const char *job_client_cut(const struct job_client *client, char *buf, size_t size)
+{
+	if (client->job.priority >= client->submit.priority)
+		return NULL;
+	(void)snprintf(buf, size,
+		       "priority %s is given, not %s: what users may claim is the scheduler's"
+		       " NVSHARE_PRIORITY_MAX",
+		       names_priority[client->job.priority],
+		       names_priority[client->submit.priority]);
+	return buf;
 }
 
 int job_client_await_start(struct job_client *client, job_client_fn *on_news, void *arg)

@@ -22,6 +22,7 @@
 #include "nvshare/protocol.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define JOB_CLIENT_TEXT_LEN 512
@@ -72,6 +73,12 @@ int job_client_submit_gang(struct job_client *client, const struct nvshare_submi
  * the place is lost, and cannot be had again.
  */
 int job_client_step(struct job_client *client, bool *ret_is_news);
+
+/*
+ * After the submission: where the user may not claim the class that was asked for, the line that
+ * says so; client->job.priority is what was given. NULL: it was given as asked.
+ */
+const char *job_client_cut(const struct job_client *client, char *buf, size_t size);
 
 /*
  * Of job's counted_ns: from then on its time limit is near. While such a job runs,

@@ -334,6 +334,8 @@ static void task_take_place(struct task *task, const char *dir)
 	}
 	(void)snprintf(number, sizeof(number), "%u", place.job);
 	task_setenv(task, "NVSHARE_JOB", number);
+	if (plugin.options.priority < NVSHARE_PRIORITY_COUNT)
+		plugin.options.priority = place.priority;
 	if (chosen == TASK_GPUS_ANY) {
 		task_setenv(task, "CUDA_VISIBLE_DEVICES", place.uuid);
 		task_setenv(task, PLACED_VARIABLE, place.uuid);
@@ -400,7 +402,6 @@ EXPORT int slurm_spank_task_init(spank_t spank, int n_words, char *words[])
 		return ESPANK_SUCCESS;
 	}
 	task_set_preload(&task, plugin.arguments.library);
-	task_set_claim(&task);
 	task_set_gang(&task);
 	if (task_environment_expand(plugin.arguments.socket_dir, task.node, dir, sizeof(dir)))
 		slurm_error("nvshare: socket_dir is too long");
@@ -410,5 +411,6 @@ EXPORT int slurm_spank_task_init(spank_t spank, int n_words, char *words[])
 		(void)snprintf(dir, sizeof(dir), "%s", own_dir);
 	if (!task.is_script)
 		task_take_place(&task, dir);
+	task_set_claim(&task);
 	return ESPANK_SUCCESS;
 }

@@ -102,18 +102,23 @@ static int wait_for_start(struct job_client *client, struct wait *wait,
 								       : NVSHARE_PRIORITY_NORMAL,
 		.flags = NVSHARE_SUBMIT_SELF,
 	};
+	char line[NVSHARE_TEXT_LEN];
 	int r;
 
 	(void)snprintf(submit.name, sizeof(submit.name), "%s", wait->request->name);
 	(void)snprintf(submit.model, sizeof(submit.model), "%s", options->model);
 	(void)snprintf(submit.gpus, sizeof(submit.gpus), "%s", wait->request->gpu);
 	r = job_client_submit_gang(client, &submit, &wait->request->gang);
+	if (!r && submit.priority == options->priority &&
+	    job_client_cut(client, line, sizeof(line)))
+		wait->request->say(line, wait->request->arg);
 	if (!r)
 		r = job_client_await_start(client, wait_on_news, wait);
 	if (r)
 		return r;
 	wait_say_start(wait, &client->job);
 	ret_place->job = client->job.job;
+	ret_place->priority = client->job.priority;
 	(void)snprintf(ret_place->uuid, sizeof(ret_place->uuid), "%s", client->job.gpu_uuid);
 	return 0;
 }

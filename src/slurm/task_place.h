@@ -33,6 +33,8 @@ enum {
 
 struct task_place {
 	uint32_t job; /* its number in the node's queue */
+	uint32_t
+		priority; /* enum nvshare_priority: what the user may claim of what was asked for */
 	char uuid[NVSHARE_UUID_LEN];
 };
 

@@ -496,9 +496,10 @@ def test_a_user_ends_no_job_of_another_one(open_node):
     done = subprocess.run([*as_nobody, "cancel", number], env=node.env, capture_output=True, text=True)
     assert done.returncode == 1 and "another user's" in done.stderr
     assert node.job(job)["state"] == "running"
-    done = subprocess.run([*as_nobody, "run", "--priority", "critical", "--memory", "1M", "--", "true"],
-                          env=node.env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run([*as_nobody, "run", "--priority", "critical", "--memory", "1M", "--",
+                           "sh", "-c", "echo $NVSHARE_PRIORITY"], env=node.env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "normal\n")
+    assert done.stderr.startswith("nvsharectl: priority normal is given, not critical: what users may claim is")
     assert node.queue("--ended")["jobs"][-1]["priority"] == "normal"
     node.flag("enough").touch()
     job.expect(0)

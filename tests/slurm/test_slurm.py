@@ -91,6 +91,14 @@ def test_a_task_waits_and_says_for_what(cluster, flag):
     assert re.search(r"job \d+ starts on GPU [01] after \d+\.\d s", second())
 
 
+def test_a_class_that_users_may_not_claim_is_cut(cluster):
+    cluster.set("node1", "priority_max normal")
+    said = cluster.run("srun -w node1 --nvshare --nvshare-priority=high env 2>&1")
+    cluster.set("node1", "priority_max critical")
+    assert "priority normal is given, not high: what users may claim is" in said
+    assert variables(said)["NVSHARE_PRIORITY"] == "normal"
+
+
 def test_a_gpu_that_slurm_chose_is_asked_for(cluster, flag):
     busy = cluster.start(f"srun -w node1 --nvshare --gres=shard:1 {program(flag)}")
     cluster.await_states("node1", running=1)
