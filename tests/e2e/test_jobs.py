@@ -140,6 +140,13 @@ def test_the_scheduler_refuses_what_can_never_be(node):
                         (["--gpu", "one"], "GPUs are 'one'"), (["--time-limit", "3h"], "7200 s at most")):
         done = run_here(node, *args, "--", "true")
         assert done.returncode == 125 and words in done.stderr, (args, done.stderr)
+        if "--time-limit" not in args:
+            asked = node.ctl("place", "--dry-run", *args)
+            assert (asked.returncode, asked.stdout, asked.stderr) == (1, "", done.stderr)
+    assert node.ctl("set", "job-gpus-reserved", "0").returncode == 0
+    assert "no GPU of this node is for jobs" in run_here(node, "--", "true").stderr
+    assert "no GPU of this node is for jobs" in node.ctl("place", "--memory", "1M").stderr
+    assert node.ctl("set", "job-gpus-reserved", "none").returncode == 0
     node.expect_no_jobs()
 
 

@@ -111,26 +111,6 @@ static void job_stop(struct jobs *jobs, uint32_t job, enum jobs_end end,
 
 /* ---- events ---------------------------------------------------------------- */
 
-/* Whether the GPUs that are known rule the request out for good. */
-static int jobs_check_gpus(const struct jobs *jobs, const struct jobs_request *request)
-{
-	struct place_score scores[PLACE_GPUS_MAX];
-	uint32_t n_known = 0, n_small = 0, n_usable = 0;
-
-	(void)jobs_search_place(jobs, request, JOBS_NONE, jobs->now_ns, scores);
-	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
-		enum place_reason reason = scores[gpu].reason;
-
-		n_known += reason != PLACE_NO_GPU;
-		n_small += reason == PLACE_TOO_SMALL;
-		n_usable += reason != PLACE_NO_GPU && reason != PLACE_NOT_ASKED &&
-			    reason != PLACE_NOT_IN_SET && reason != PLACE_RESERVED;
-	}
-	if (n_usable == 0 && (n_known > 0 || request->gpu != PLACE_ANY))
-		return JOBS_E_GPU;
-	return n_usable > 0 && n_small == n_usable ? JOBS_E_NEVER : 0;
-}
-
 static int jobs_check_submit(const struct jobs *jobs, const struct jobs_event *event)
 {
 	const struct jobs_request *r = &event->request;
@@ -147,7 +127,7 @@ static int jobs_check_submit(const struct jobs *jobs, const struct jobs_event *e
 		return 0;
 	if (event->limit_ns > jobs->config.limit_max_ns && event->limit_ns != JOBS_NO_LIMIT)
 		return JOBS_E_LIMIT;
-	error = jobs_check_gpus(jobs, r);
+	error = jobs_check(jobs, r, jobs->now_ns);
 	return error ? error : jobs_gang_check(jobs, event);
 }
 

@@ -275,6 +275,9 @@ uint32_t jobs_n_on(const struct jobs *jobs, uint32_t gpu);
 uint32_t jobs_place(const struct jobs *jobs, const struct jobs_request *request, uint64_t now_ns,
 		    struct place_score ret_scores[PLACE_GPUS_MAX]);
 
+/* JOBS_E_GPU or JOBS_E_NEVER, where SUBMIT of this request would be refused so now; else 0. */
+int jobs_check(const struct jobs *jobs, const struct jobs_request *request, uint64_t now_ns);
+
 /* "others stand before it"; of JOBS_WAIT_PLACE see place_reason_text(). */
 const char *jobs_wait_text(enum jobs_wait wait);
 

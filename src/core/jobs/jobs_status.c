@@ -106,6 +106,25 @@ uint32_t jobs_place(const struct jobs *jobs, const struct jobs_request *request,
 	return jobs_search_place(jobs, request, JOBS_NONE, now_ns, ret_scores);
 }
 
+int jobs_check(const struct jobs *jobs, const struct jobs_request *request, uint64_t now_ns)
+{
+	struct place_score scores[PLACE_GPUS_MAX];
+	uint32_t n_known = 0, n_small = 0, n_usable = 0;
+
+	(void)jobs_search_place(jobs, request, JOBS_NONE, now_ns, scores);
+	for (uint32_t gpu = 0; gpu < PLACE_GPUS_MAX; gpu++) {
+		enum place_reason reason = scores[gpu].reason;
+
+		n_known += reason != PLACE_NO_GPU;
+		n_small += reason == PLACE_TOO_SMALL;
+		n_usable += reason != PLACE_NO_GPU && reason != PLACE_NOT_ASKED &&
+			    reason != PLACE_NOT_IN_SET && reason != PLACE_RESERVED;
+	}
+	if (n_usable == 0 && (n_known > 0 || request->gpu != PLACE_ANY))
+		return JOBS_E_GPU;
+	return n_usable > 0 && n_small == n_usable ? JOBS_E_NEVER : 0;
+}
+
 const char *jobs_wait_text(enum jobs_wait wait)
 {
 	switch (wait) {

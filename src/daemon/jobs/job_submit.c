@@ -228,23 +228,22 @@ static bool submit_lacks_limit(const struct server *server, const struct nvshare
 }
 
 /* Why the core refuses it. */
-static void submit_error(const struct server *server, const struct job_entry *entry,
-			 const struct jobs_event *event, int r, char ret_text[NVSHARE_TEXT_LEN])
+static void submit_error(const struct server *server, const struct jobs_request *request,
+			 const char *gang, int r, char ret_text[NVSHARE_TEXT_LEN])
 {
-	const char *gang = entry->gang.name;
 	struct place_score scores[PLACE_GPUS_MAX];
 
-	(void)jobs_place(&server->jobs.core, &event->request, server->now_ns, scores);
+	(void)jobs_place(&server->jobs.core, request, server->now_ns, scores);
 	if (r == JOBS_E_NEVER)
-		(void)job_fill_reason(server, scores, PLACE_TOO_SMALL, event->request.need,
-				      ret_text, NVSHARE_TEXT_LEN);
+		(void)job_fill_reason(server, scores, PLACE_TOO_SMALL, request->need, ret_text,
+				      NVSHARE_TEXT_LEN);
 	else if (r == JOBS_E_LIMIT)
 		(void)submit_refuse(
 			ret_text, "the time limit is %llu s at most",
 			(unsigned long long)(submit_limit_max_ns(server) / CLOCK_NS_PER_SEC));
-	else if (r == JOBS_E_GPU && event->request.gpu != PLACE_ANY)
-		(void)submit_refuse(ret_text, "GPU %u is not for jobs: %s", event->request.gpu,
-				    place_reason_text(scores[event->request.gpu].reason));
+	else if (r == JOBS_E_GPU && request->gpu != PLACE_ANY)
+		(void)submit_refuse(ret_text, "GPU %u is not for jobs: %s", request->gpu,
+				    place_reason_text(scores[request->gpu].reason));
 	else if (r == JOBS_E_GPU)
 		(void)submit_refuse(ret_text, "no GPU of this node is for jobs: see job_gpus and"
 					      " job_gpus_reserved in nvsharectl config");
@@ -252,10 +251,10 @@ static void submit_error(const struct server *server, const struct job_entry *en
 		(void)submit_refuse(ret_text,
 				    "gang '%.100s' can never start: this node has no places for %u"
 				    " such jobs together",
-				    gang, entry->gang.size);
+				    gang, request->gang_size);
 	else if (r == JOBS_E_GANG_SIZE)
 		(void)submit_refuse(ret_text, "gang '%.100s' has another size than %u", gang,
-				    entry->gang.size);
+				    request->gang_size);
 	else if (r == JOBS_E_GANG_FULL)
 		(void)submit_refuse(ret_text, "gang '%.100s' has %d jobs that have not ended", gang,
 				    JOBS_GANG_OPEN_MAX);
@@ -299,7 +298,7 @@ static int submit_enter(struct server *server, struct job_entry *entry,
 		    ? JOBS_E_LIMIT
 		    : job_queue_try(server, entry, &event, &actions);
 	if (r) {
-		submit_error(server, entry, &event, r, ret_text);
+		submit_error(server, &event.request, entry->gang.name, r, ret_text);
 		return -EINVAL;
 	}
 	server->jobs.counts.n_submitted++;
@@ -442,6 +441,7 @@ void job_submit_place(struct server *server, struct peer *peer, uint32_t seq,
 	struct place_score scores[PLACE_GPUS_MAX];
 	struct jobs_request request;
 	char text[NVSHARE_TEXT_LEN];
+	int r;
 
 	submit_tidy(server, peer, &tidy);
 	if (submit_request(server, &tidy, owner, answer.memory, &request, text)) {
@@ -450,6 +450,12 @@ void job_submit_place(struct server *server, struct peer *peer, uint32_t seq,
 	}
 	measure_sample_all(server);
 	job_facts_look(server);
+	r = jobs_check(&server->jobs.core, &request, server->now_ns);
+	if (r) {
+		submit_error(server, &request, "", r, text);
+		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID, "%s", text);
+		return;
+	}
 	gpu = jobs_place(&server->jobs.core, &request, server->now_ns, scores);
 	answer.gpu = gpu == PLACE_NONE ? NVSHARE_JOB_NO_GPU : gpu;
 	for (uint32_t i = 0; i < PLACE_GPUS_MAX; i++) {
