@@ -1059,6 +1059,7 @@ enum nvshare_job_end {
 	NVSHARE_JOB_END_GAVE_UP, /* its process ended, or gave up, before the command began */
 	NVSHARE_JOB_END_LOST,    /* its process ended without a word */
 	NVSHARE_JOB_END_GONE,    /* NVSHARE_SUBMIT_SELF: the command has ended; how is not known */
+	NVSHARE_JOB_END_NEVER,   /* a member was refused, because its gang could never start */
 	NVSHARE_JOB_END_COUNT
 };
 

@@ -102,6 +102,7 @@ const char *const names_job_end[NVSHARE_JOB_END_COUNT] = {
 	[NVSHARE_JOB_END_EXIT] = "exit",   [NVSHARE_JOB_END_CANCEL] = "cancel",
 	[NVSHARE_JOB_END_LIMIT] = "limit", [NVSHARE_JOB_END_GAVE_UP] = "gave_up",
 	[NVSHARE_JOB_END_LOST] = "lost",   [NVSHARE_JOB_END_GONE] = "gone",
+	[NVSHARE_JOB_END_NEVER] = "never",
 };
 
 const char *const names_verdict[NVSHARE_VERDICT_COUNT] = {

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from conftest import until
-from jobs_node import node  # noqa: F401
+from jobs_node import FULL, node  # noqa: F401
 from pod_cgroups import Pods, writable_hierarchy
 from test_jobs import run_here
 from test_jobs_deaths import restart
@@ -92,6 +92,22 @@ def test_a_gang_that_can_never_start_is_refused_by_its_name(node):  # noqa: F811
     # A gang of one, or without a size, is not the queue's concern.
     assert run_here(node, "--gang", "a", "--gang-size", "1", "--", "true").returncode == 0
     assert run_here(node, "--gang", "a", "--", "true").returncode == 0
+
+
+def test_a_gang_that_can_never_start_is_refused_as_a_whole(node):  # noqa: F811
+    node.start_scheduler()
+    large = ["--whole", "--memory", FULL, "--gang-size", "2", "--gang"]
+    first, other = node.run(*large, "a", "--", "true"), node.run(*large, "b", "--", "true")
+    for program in (first, other):
+        waiting(node, program, "members")
+    done = run_here(node, *large, "a", "--", "true")
+    assert done.returncode == 125 and "gang 'a' can never start" in done.stderr
+    assert "its gang can never start" in first.expect(125)
+    assert node.job(first)["end"] == "never"
+    waiting(node, other, "members")
+    assert run_here(node, "--memory", "1M", "--gang", "b", "--gang-size", "2", "--", "true").returncode == 0
+    other.expect(0)
+    node.expect_no_jobs()
 
 
 def test_a_restart_of_the_scheduler_keeps_gangs(node):  # noqa: F811

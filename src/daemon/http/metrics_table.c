@@ -51,7 +51,7 @@
 	NODE_BY(COUNTER, U64, "jobs_ended_total", "end=\"" its_end "\"", n_jobs_ended[value], text)
 
 /* A new one needs a row. */
-_Static_assert(NVSHARE_JOB_END_COUNT == 7, "rows of jobs_ended_total");
+_Static_assert(NVSHARE_JOB_END_COUNT == 8, "rows of jobs_ended_total");
 _Static_assert(NVSHARE_EVENT_COUNT == 8 && NVSHARE_STATE_COUNT == 4,
 	       "rows of events_total, gpu_state");
 
@@ -117,6 +117,7 @@ const struct metrics_row metrics_table[] = {
 	END("exit", NVSHARE_JOB_END_EXIT, NULL),
 	END("gave_up", NVSHARE_JOB_END_GAVE_UP, NULL),
 	END("gone", NVSHARE_JOB_END_GONE, NULL),
+	END("never", NVSHARE_JOB_END_NEVER, NULL),
 	END("limit", NVSHARE_JOB_END_LIMIT, NULL),
 	END("lost", NVSHARE_JOB_END_LOST, NULL),
 	NODE(HISTOGRAM, BUCKETS, "jobs_queue_wait_seconds", jobs_wait,

@@ -98,6 +98,8 @@ static enum nvshare_job_end ends_of(const struct job_entry *entry, enum jobs_end
 	case JOBS_END_OOM:
 		return NVSHARE_JOB_END_EXIT;
 	case JOBS_END_CANCELLED:
+		if (entry->end == NVSHARE_JOB_END_NEVER)
+			return NVSHARE_JOB_END_NEVER;
 		/* A command that its user ended is stopped in the core, so that it is not tried
 		 * again. */
 		return entry->is_cancelled || !entry->is_final ? NVSHARE_JOB_END_CANCEL

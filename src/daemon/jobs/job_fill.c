@@ -198,6 +198,9 @@ static void fill_end(const struct job_entry *entry, struct nvshare_job *ret)
 	case NVSHARE_JOB_END_GONE:
 		text = "it ended; the tool that started it knows how";
 		break;
+	case NVSHARE_JOB_END_NEVER:
+		text = "its gang can never start: this node has no places for all of its jobs";
+		break;
 	case NVSHARE_JOB_END_COUNT:
 		break;
 	}

@@ -284,6 +284,28 @@ static struct job_entry *submit_find_orphan(struct server *server,
 	return NULL;
 }
 
+/* A gang starts all or not at all, so those that wait for the newcomer are refused with it. */
+static void submit_refuse_gang(struct server *server, const struct job_entry *newcomer)
+{
+	struct job_queue *queue = &server->jobs;
+
+	for (uint32_t i = 0; i < queue->n_used; i++) {
+		struct job_entry *entry = &queue->entries[i];
+		struct jobs_status status;
+
+		if (!entry->user || entry == newcomer ||
+		    entry->words_owner != newcomer->words_owner ||
+		    strcmp(entry->gang.name, newcomer->gang.name) != 0)
+			continue;
+		jobs_status(&queue->core, i, server->now_ns, &status);
+		if (status.wait != JOBS_WAIT_MEMBERS)
+			continue;
+		entry->end = NVSHARE_JOB_END_NEVER;
+		(void)job_queue_step(server, entry,
+				     &(struct jobs_event){.type = JOBS_EVENT_CANCEL});
+	}
+}
+
 /* entry is new, and its values are set. 0, or -EINVAL with the reason: it is dropped. */
 static int submit_enter(struct server *server, struct job_entry *entry,
 			char ret_text[NVSHARE_TEXT_LEN])
@@ -299,6 +321,8 @@ static int submit_enter(struct server *server, struct job_entry *entry,
 		    : job_queue_try(server, entry, &event, &actions);
 	if (r) {
 		submit_error(server, &event.request, entry->gang.name, r, ret_text);
+		if (r == JOBS_E_GANG_NEVER)
+			submit_refuse_gang(server, entry);
 		return -EINVAL;
 	}
 	server->jobs.counts.n_submitted++;
