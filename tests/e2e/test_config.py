@@ -362,6 +362,7 @@ def test_a_saved_value_that_cannot_be_written_or_read_is_said(node):  # noqa: F8
     code, out, err = ctl(node, "set", "--save", "tq", "8")
     assert (code, out) == (1, "") and "quantum_sec is 8 now, but that is not saved: " in err
     assert "No such file or directory" in err
+    assert shown(node)["quantum_sec"] == ("8", "nvsharectl")
     (node.folder / "state").mkdir()
     write(node.folder / "state" / "saved.yaml", "x: [\n")
     assert "this is no YAML" in ctl(node, "set", "--save", "tq", "9")[2]

@@ -428,6 +428,19 @@ def test_a_file_of_estimates_that_is_broken_is_set_aside(node):
     assert "set aside" in node.scheduler.output()
 
 
+def test_estimates_that_cannot_be_kept_are_said_once(node):
+    (node.folder / "state").rmdir()
+    node.start_scheduler()
+    app = [node.build / "tests" / "apps" / "oversub", "--size", "60MiB", "--passes", 1]
+    assert run_here(node, "--model", "net", "--", *app).returncode == 0
+    said = "/state/estimates', so a restart forgets what jobs have needed: No such file or directory"
+    until("it says so", lambda: said in node.scheduler.output())
+    assert run_here(node, "--model", "net", "--", *app).returncode == 0
+    node.scheduler.kill(signal.SIGTERM)  # its last word is another try
+    node.scheduler.expect(0)
+    assert node.scheduler.output().count(said) == 1
+
+
 def test_place_explains_every_gpu(node):
     node.start_scheduler(NVSHARE_SIM_GPUS="3", NVSHARE_JOB_GPUS_RESERVED="2")
     first = node.hold("--gpu", "0")

@@ -130,9 +130,11 @@ void job_estimates_save(struct server *server)
 	free(text);
 	if (!r && rename(new_path, path) < 0)
 		r = -errno;
-	/* A scheduler without a state folder keeps nothing, and has said so by its settings. */
-	if (r && r != -ENOENT)
-		(void)log_errno(LOG_LEVEL_WARN, r, "cannot write '%s'", path);
+	if (r && r != server->jobs.estimates_error)
+		(void)log_errno(LOG_LEVEL_WARN, r,
+				"cannot write '%s', so a restart forgets what jobs have needed",
+				path);
+	server->jobs.estimates_error = r;
 }
 
 static void estimates_on_save(struct server *server, struct deadline *deadline)

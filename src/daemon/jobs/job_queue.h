@@ -119,6 +119,7 @@ struct job_queue {
 	struct estimate estimate;
 	struct estimate_entry *estimates; /* JOB_ESTIMATES_MAX */
 	bool is_estimate_unsaved;
+	int estimates_error; /* of the last write, -errno: it has been said */
 	struct job_counts counts;
 };
 

@@ -190,17 +190,18 @@ void settings_tool_set_text(struct server *server, struct peer *tool, uint32_t s
 	if (is_saved && (!settings_tool_may_save(server, tool, seq, setting, name) ||
 			 !settings_tool_may_start(server, tool, seq, name, value)))
 		return;
-	if (is_saved)
-		(void)snprintf(settings->origin[setting - settings_table], SETTINGS_ORIGIN_LEN,
-			       "%.*s", SETTINGS_ORIGIN_LEN - 1, path);
 	if (!settings_tool_apply(server, tool, seq, settings))
 		return;
-	if (is_saved && config_save(path, name, value, text))
+	if (is_saved && config_save(path, name, value, text)) {
 		tools_answer(server, tool, seq, NVSHARE_RESULT_INVALID,
 			     "%s is %.80s now, but that is not saved: %s", name, value, text);
-	else
-		tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "%s is %s%s", name, value,
-			     is_saved ? ", saved" : "");
+		return;
+	}
+	if (is_saved)
+		(void)snprintf(server->settings.origin[setting - settings_table],
+			       SETTINGS_ORIGIN_LEN, "%.*s", SETTINGS_ORIGIN_LEN - 1, path);
+	tools_answer(server, tool, seq, NVSHARE_RESULT_OK, "%s is %s%s", name, value,
+		     is_saved ? ", saved" : "");
 }
 
 void settings_tool_reload(struct server *server, struct peer *tool, uint32_t seq)
