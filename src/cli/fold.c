@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/fold.h"
 
+#include <locale.h>
 #include <string.h>
+#include <wchar.h>
 
 /* Bytes of the escape sequence at s; 0: none begins there. */
 static size_t escape_len(const char *s, size_t len)
@@ -15,14 +17,34 @@ static size_t escape_len(const char *s, size_t len)
 	return n < len ? n + 1 : len;
 }
 
+/* Of the character at s, which is not empty; *ret_len: its bytes. A byte that is no character takes
+ * one. */
+static size_t character_width(const char *s, size_t len, size_t *ret_len)
+{
+	mbstate_t state = {0};
+	wchar_t wide;
+	size_t n = mbrtowc(&wide, s, len, &state);
+	int columns = n && n <= len ? wcwidth(wide) : -1;
+
+	*ret_len = n && n <= len ? n : 1;
+	return columns < 0 ? 1 : (size_t)columns;
+}
+
+/* Names are UTF-8 in any locale, and so is what a terminal gets. */
 size_t fold_width(const char *text, size_t len)
 {
-	size_t width = 0, skip;
+	static locale_t utf8;
+	size_t width = 0, n;
+	locale_t old;
 
-	for (size_t i = 0; i < len; i += skip ? skip : 1) {
-		skip = escape_len(text + i, len - i);
-		width += !skip && ((unsigned char)text[i] & 0xc0) != 0x80;
+	if (!utf8)
+		utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	old = uselocale(utf8);
+	for (size_t i = 0; i < len; i += n) {
+		n = escape_len(text + i, len - i);
+		width += n ? 0 : character_width(text + i, len - i, &n);
 	}
+	(void)uselocale(old);
 	return width;
 }
 

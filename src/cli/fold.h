@@ -3,8 +3,8 @@
 #define NVS_CLI_FOLD_H
 
 /*
- * Measures text in columns of a terminal, and folds long lines between words. A character
- * counts as one column, an escape sequence for colours as none.
+ * Measures text in columns of a terminal, and folds long lines between words. A character of
+ * UTF-8 counts as many columns as terminals give it, an escape sequence for colours as none.
  */
 
 #include <stddef.h>

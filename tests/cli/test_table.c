@@ -56,6 +56,30 @@ static void columns_are_aligned_and_empty_ones_left_out(void **state)
 	free(text);
 }
 
+/* East Asian characters take two columns, and combining ones none. */
+static void columns_are_aligned_behind_wide_and_combining_characters(void **state)
+{
+	static const char *const names[] = {"模型", "e\xcc\x81t\xcc\x81", "ＡＢ", "plain"};
+	struct table table;
+	char *text;
+
+	(void)state;
+	table_init(&table, columns, 4);
+	for (size_t i = 0; i < 4; i++) {
+		table_add(&table, NULL, "%zu", i);
+		table_add(&table, NULL, "%s", names[i]);
+		table_add(&table, NULL, "%s", "");
+		table_add(&table, NULL, "%s", "waits");
+	}
+	text = print(&table, 0, false);
+	assert_string_equal(text, "  ID  NAME   NOTE\n"
+				  "   0  模型   waits\n"
+				  "   1  e\xcc\x81t\xcc\x81     waits\n"
+				  "   2  ＡＢ   waits\n"
+				  "   3  plain  waits\n");
+	free(text);
+}
+
 static void colours_do_not_change_the_widths(void **state)
 {
 	struct table table;
@@ -115,6 +139,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(columns_are_aligned_and_empty_ones_left_out),
+		cmocka_unit_test(columns_are_aligned_behind_wide_and_combining_characters),
 		cmocka_unit_test(colours_do_not_change_the_widths),
 		cmocka_unit_test(what_is_least_needed_goes_where_there_is_no_room),
 		cmocka_unit_test(a_cell_that_is_too_long_is_cut_between_characters),
