@@ -3,6 +3,7 @@
 /* The findings, which follow from the facts: one function each, and their table at the end. */
 
 #include "cli/doctor.h"
+#include "cli/view.h"
 
 #include "nvshare/version.h"
 #include "util/parse.h"
@@ -91,7 +92,7 @@ static void judge_driver(const struct doctor_facts *facts, struct doctor_finding
 	finding_set(ret, level, advice, "NVIDIA %s, CUDA %d.%d, %u GPU%s",
 		    driver->version[0] ? driver->version : "of unknown version",
 		    driver->cuda_version / 1000, driver->cuda_version % 1000 / 10, driver->n_gpus,
-		    driver->n_gpus == 1 ? "" : "s");
+		    view_plural(driver->n_gpus));
 }
 
 static void judge_vmm(const struct doctor_facts *facts, struct doctor_finding *ret)
@@ -103,7 +104,7 @@ static void judge_vmm(const struct doctor_facts *facts, struct doctor_finding *r
 	else if (driver->n_vmm < driver->n_gpus)
 		finding_set(ret, DOCTOR_WARNING,
 			    "Memory of programs there moves as managed memory, which is slower.",
-			    "%u of %u GPUs lack virtual memory management",
+			    "GPUs without virtual memory management: %u of %u",
 			    driver->n_gpus - driver->n_vmm, driver->n_gpus);
 	else
 		finding_set(ret, DOCTOR_OK, "", "each GPU has virtual memory management");
@@ -203,7 +204,8 @@ static void judge_rights(const struct doctor_facts *facts, struct doctor_finding
 			"you may steer your own programs; the group nvshare may steer all");
 	else
 		finding_set(ret, DOCTOR_WARNING, "Create it (groupadd --system nvshare).",
-			    "there is no group nvshare, so only root may steer all programs");
+			    "there is no group nvshare, so only root and the scheduler's user may"
+			    " steer all programs");
 }
 
 static void judge_scheduler(const struct doctor_facts *facts, struct doctor_finding *ret)
@@ -224,7 +226,7 @@ static void judge_scheduler(const struct doctor_facts *facts, struct doctor_find
 	else
 		finding_set(ret, DOCTOR_OK, "", "version %s runs as pid %u, %zu client%s",
 			    node->version, node->pid, facts->status.n_clients,
-			    facts->status.n_clients == 1 ? "" : "s");
+			    view_plural(facts->status.n_clients));
 }
 
 static void judge_host_memory(const struct doctor_facts *facts, struct doctor_finding *ret)

@@ -103,7 +103,7 @@ int events_command(char *const *args)
 		if (r || event.type == NVSHARE_EVENT_NONE)
 			break;
 		if (event.n_missed && body.after)
-			(void)fprintf(stderr, "nvsharectl: %" PRIu64 " events are lost\n",
+			(void)fprintf(stderr, "nvsharectl: lost events: %" PRIu64 "\n",
 				      event.n_missed);
 		if (options.is_json)
 			event_print_json(&event);

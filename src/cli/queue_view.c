@@ -321,9 +321,9 @@ void placement_print(FILE *out, const struct nvshare_placement *placement, size_
 		(void)fprintf(out, "wait");
 	else
 		(void)fprintf(out, "start on GPU %u", placement->gpu);
-	if (placement->n_queued)
-		(void)fprintf(out, ", if none of the %u jobs that wait were before it",
-			      placement->n_queued);
+	if (placement->n_queued && placement->gpu != NVSHARE_JOB_NO_GPU)
+		(void)fprintf(out, ", unless %u waiting job%s first", placement->n_queued,
+			      placement->n_queued == 1 ? " goes" : "s go");
 	(void)fputs(placement->n ? ".\n\n" : ": no GPU is known.\n", out);
 	table_init(&table, placement_columns, N_OF(placement_columns));
 	for (uint32_t i = 0; i < placement->n; i++)

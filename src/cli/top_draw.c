@@ -216,7 +216,7 @@ static void draw_summary(const struct top *top, struct screen *screen, size_t n_
 	struct top_line *line = screen_next(screen, TOP_STYLE_PLAIN);
 
 	screen_add(screen, line, "%zu client%s", top->status->n_clients,
-		   top->status->n_clients == 1 ? "" : "s");
+		   view_plural(top->status->n_clients));
 	if (top->filter[0])
 		screen_add(screen, line, ", %zu with '%s'", n_rows, top->filter);
 	screen_add(screen, line, ", by %s%s", top_column_titles[top->sort],
@@ -269,12 +269,12 @@ static void details_text(const struct top *top, const struct nvshare_status_clie
 		(void)snprintf(number, sizeof(number), ", gang %u", gang->gang);
 	(void)view_note(top->status, client, note);
 	(void)snprintf(ret_text, TOP_LINE_LEN,
-		       "%u %s: pid %u, user %s%s%s%s%s; %s for %s, %" PRIu64 " stops (%s); "
+		       "%u %s: pid %u, user %s%s%s%s%s; %s for %s, %" PRIu64 " stop%s (%s); "
 		       "%s allocated, %s pinned%s%s",
 		       client->id, client->name, client->pid, top->user_name(client->uid),
 		       client->pod[0] ? ", pod " : "", client->pod, status_pod_mark(client), number,
 		       top_state_name(client), view_duration(client->since_ns, since),
-		       client->n_switches, status_stops_by(client),
+		       client->n_switches, view_plural(client->n_switches), status_stops_by(client),
 		       top_size(client->mem.allocated, allocated),
 		       top_size(status_pinned(&client->mem) + client->mem.pager_context, pinned),
 		       note[0] ? "; " : "", note);

@@ -32,7 +32,8 @@ static void print_node(FILE *out, const struct nvshare_status_node *node, bool h
 			      node->switch_multiplier, view_seconds(node->switch_min_ns).s,
 			      view_seconds(node->switch_max_ns).s);
 	if (node->sharing_degree)
-		(void)fprintf(out, ", at most %u programs at once", node->sharing_degree);
+		(void)fprintf(out, ", at most %u program%s at once", node->sharing_degree,
+			      view_plural(node->sharing_degree));
 	(void)fprintf(out, ", max runtime %s, reserve %u %%, anti-thrash %s\n",
 		      view_seconds(node->max_runtime_ns).s, node->reserve_percent,
 		      node->anti_thrash ? "on" : "off: nobody takes turns");
@@ -47,7 +48,7 @@ static void print_pool(FILE *out, const struct nvshare_status_pool *pool)
 	if (!pool->lent && !pool->ready)
 		return;
 	(void)fprintf(out, "host memory: %s lent to %u program%s, %s ready",
-		      view_size(pool->lent).s, pool->n_borrowers, pool->n_borrowers == 1 ? "" : "s",
+		      view_size(pool->lent).s, pool->n_borrowers, view_plural(pool->n_borrowers),
 		      view_size(pool->ready).s);
 	if (pool->limit != UINT64_MAX)
 		(void)fprintf(out, ", limit %s", view_size(pool->limit).s);

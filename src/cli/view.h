@@ -15,6 +15,12 @@
 struct nvshare_status_client;
 struct status;
 
+/* The end of a word that n goes before. */
+static inline const char *view_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /* In lines of at most width columns; 0: lines of any length. */
 void view_print(FILE *out, const struct status *status, size_t width, bool has_colours);
 

@@ -82,7 +82,7 @@ static void print_gang(FILE *out, const struct status *status, const struct gang
 		(void)fprintf(out, "\"%s\"", gang->name);
 	else
 		(void)fprintf(out, "of pid %u", view->pid);
-	(void)fprintf(out, ": %u member%s", gang->n_members, gang->n_members == 1 ? "" : "s");
+	(void)fprintf(out, ": %u member%s", gang->n_members, view_plural(gang->n_members));
 	print_gpus(out, view->gpus);
 	if (view->is_lacking)
 		(void)fprintf(out, "; waits until there are %u", gang->size);

@@ -18,7 +18,8 @@ static void print_preemptions(FILE *out, const struct nvshare_status_gpu *gpu)
 		(void)fprintf(out, ", %.0f %% of %s", status_utilisation(gpu),
 			      view_lasting(gpu->known_ns).s);
 	if (gpu->n_preemptions)
-		(void)fprintf(out, "; %" PRIu64 " preemptions", gpu->n_preemptions);
+		(void)fprintf(out, "; %" PRIu64 " preemption%s", gpu->n_preemptions,
+			      view_plural(gpu->n_preemptions));
 	if (gpu->n_preempted)
 		(void)fprintf(out, ", mean %.2f ms, p50 %.2f ms, p99 %.2f ms, longest %.2f ms",
 			      status_preempt_mean_ns(gpu) / 1e6, (double)gpu->preempt_ns_p50 / 1e6,
@@ -111,7 +112,7 @@ static void print_orion(FILE *out, const struct nvshare_status_client *client,
 	(void)fprintf(out,
 		      "  orion     %s (%u): %u in-process client%s, %u waiting; %" PRIu64
 		      " high-priority and %" PRIu64 " best-effort operations",
-		      client->name, client->id, orion->n_clients, orion->n_clients == 1 ? "" : "s",
+		      client->name, client->id, orion->n_clients, view_plural(orion->n_clients),
 		      orion->n_waiting, orion->hp_ops, orion->be_ops);
 	if (orion->be_waits)
 		(void)fprintf(out, ", %" PRIu64 " had to wait, %s in all", orion->be_waits,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/view_settings.h"
 
+#include "cli/view.h"
+
 #include "ipc/names.h"
 #include "util/clock.h"
 
@@ -35,7 +37,8 @@ void view_settings_print(FILE *out, const struct nvshare_status_node *node,
 	if (gpu->mode != node->mode)
 		line_add(&line, "mode %s", names_mode[gpu->mode]);
 	if (gpu->sharing_degree != node->sharing_degree && gpu->sharing_degree)
-		line_add(&line, "at most %u programs at once", gpu->sharing_degree);
+		line_add(&line, "at most %u program%s at once", gpu->sharing_degree,
+			 view_plural(gpu->sharing_degree));
 	else if (gpu->sharing_degree != node->sharing_degree)
 		line_add(&line, "any number of programs at once");
 	if (gpu->tq_ns != node->tq_ns)

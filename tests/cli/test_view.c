@@ -796,6 +796,9 @@ static void what_a_gpu_has_for_itself_is_shown(void **state)
 	gpu.switch_mode = NVSHARE_SWITCH_FIXED;
 	gpu.switch_fixed_ns = 7 * SEC;
 	view_has("  settings  at most 2 programs at once, switch time 7 s\n");
+	gpu.sharing_degree = 1;
+	view_has("  settings  at most 1 program at once, switch time 7 s\n");
+	gpu.sharing_degree = 2;
 	json_has("\"switch_time\": {\"mode\": \"fixed\", \"fixed_seconds\": 7.000}");
 	status.node.sharing_degree = 2;
 	status.node.switch_mode = NVSHARE_SWITCH_FIXED;

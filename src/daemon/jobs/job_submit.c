@@ -362,7 +362,7 @@ static void submit_new(struct server *server, struct peer *peer, uint32_t seq,
 
 	if (!entry) {
 		tools_answer(server, peer, seq, NVSHARE_RESULT_BUSY,
-			     "this user has no room for another job: the node has %u jobs",
+			     "this user has no room for another job; jobs of the node: %u",
 			     server->jobs.n_live);
 		return;
 	}

@@ -110,7 +110,7 @@ int orion_profile_load(const char *path)
 		hook_unlock(&orion.lock);
 	}
 	if (n_left_out > 0)
-		hook_log_warn("%s: the table is full, and %u kernels are left out", path,
+		hook_log_warn("%s: the table is full; kernels that are left out: %u", path,
 			      n_left_out);
 	free(entries);
 	(void)fclose(f);
