@@ -246,6 +246,25 @@ static void facts_ask_scheduler(struct doctor_facts *facts)
 	facts->has_status = status_fetch(&facts->status) == CLI_EXIT_OK;
 }
 
+/* Whether the scheduler runs as the user of this process. */
+static bool scheduler_is_own(const struct doctor_facts *facts)
+{
+	unsigned int real, effective;
+	char path[64], line[256];
+	bool is_own = false;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%u/status", facts->status.node.pid);
+	file = facts->has_status ? fopen(path, "re") : NULL;
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "Uid: %u %u", &real, &effective) == 2)
+			is_own = effective == geteuid();
+	}
+	if (file)
+		(void)fclose(file);
+	return is_own;
+}
+
 /* A client that has told how it stops spares the trial. */
 static bool freeze_from_clients(const struct status *status, struct doctor_freeze *ret)
 {
@@ -294,6 +313,7 @@ void doctor_facts_gather(struct doctor_facts *facts, pid_t pid)
 	if (pid)
 		process_look(&facts->process);
 	facts_ask_scheduler(facts);
+	facts->is_trusted |= scheduler_is_own(facts);
 	doctor_driver_ask(&facts->driver);
 	facts_try_freeze(facts);
 }

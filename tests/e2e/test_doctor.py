@@ -3,12 +3,17 @@
 
 import json
 import os
+import pathlib
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 
 from conftest import until
 from wire import PATIENCE
+
+NOBODY = 65534
 
 
 def doctor(node, *args, **env):
@@ -45,6 +50,25 @@ def test_a_machine_on_which_all_is_well_is_ok(node):
     assert code == 0 or os.geteuid() != 0
     node.expect_empty()
     assert not node.status()["clients"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_the_schedulers_own_user_may_steer_all(node):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="nvshare-doctor-"))
+    shutil.chown(folder, NOBODY)
+    command = ["setpriv", "--reuid", str(NOBODY), "--clear-groups"]
+    own = {"NVSHARE_SOCK_DIR": str(folder), "NVSHARE_CONFIG": "none", "NVSHARE_SIM_DIR": str(folder)}
+    program = node.start([*command, node.build / "nvshare-scheduler"], preload=False, **own)
+    until("it listens", (folder / "scheduler.sock").exists)
+
+    def rights(*before):
+        done = subprocess.run([*before, node.build / "nvsharectl", "doctor", "--json"], env={**node.env, **own},
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
+        return next(f["found"] for f in json.loads(done.stdout)["findings"] if f["name"] == "rights")
+    assert rights(*command) == rights() == "you may steer all programs and the scheduler"
+    assert "all programs and" not in rights("setpriv", "--reuid", str(NOBODY - 1), "--clear-groups")
+    program.kill()
+    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("env, words", [
