@@ -32,7 +32,7 @@ enum {
 struct run_options {
 	struct nvshare_submit submit;
 	char *const *command; /* in the arguments */
-	bool has_priority;
+	bool has_priority, has_name;
 	bool follows;
 	char gang[NVSHARE_GANG_LEN]; /* "": not given */
 	uint32_t gang_size;          /* 0: not given */

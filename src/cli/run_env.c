@@ -65,7 +65,9 @@ bool run_env_set(const struct run_options *options, const struct nvshare_job *jo
 	r = setenv("LD_PRELOAD", text, 1) | setenv("CUDA_VISIBLE_DEVICES", job->gpu_uuid, 1) |
 	    setenv("NVSHARE_JOB", number, 1);
 	r |= env_set_gang(options);
-	/* The class of a job is that of its programs, unless they are told another one. */
+	/* Name and class of a job are those of its programs, unless they are told others. */
+	if (options->has_name)
+		r |= setenv("NVSHARE_NAME", options->submit.name, 0);
 	if (options->has_priority)
 		r |= setenv("NVSHARE_PRIORITY", names_priority[job->priority], 0);
 	free(text);

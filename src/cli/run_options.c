@@ -130,6 +130,7 @@ static int options_take(struct run_options *options, const char *name, const cha
 	}
 	if (!strcmp(name, "name")) {
 		*ret_allowed = "a text of up to 63 bytes";
+		options->has_name = true;
 		return text_set(submit->name, sizeof(submit->name), value);
 	}
 	*ret_allowed = "a word without blanks, of up to 63 bytes; 31 for a type";

@@ -428,6 +428,17 @@ def test_a_file_of_estimates_that_is_broken_is_set_aside(node):
     assert "set aside" in node.scheduler.output()
 
 
+def test_the_name_of_a_job_is_that_of_its_programs(node):
+    node.start_scheduler()
+    app = [node.build / "tests" / "apps" / "oversub", "--size", "8MiB", "--passes", "1"]
+    for options, env, name in ((["--name", "train a"], {}, "train a"), ([], {}, "oversub"),
+                               (["--name", "train"], {"NVSHARE_NAME": "own"}, "own")):
+        done = subprocess.run([node.build / "nvsharectl", "run", *options, "--", *app], env={**node.env, **env},
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert node.scheduler.output().rsplit(" join client=", 1)[1].splitlines()[0].count(f' name="{name}" ') == 1
+
+
 def test_estimates_that_cannot_be_kept_are_said_once(node):
     (node.folder / "state").rmdir()
     node.start_scheduler()
