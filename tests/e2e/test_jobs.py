@@ -494,6 +494,7 @@ def test_settings_of_jobs_change_under_them(node):
     node.start_scheduler(NVSHARE_SIM_GPUS="2")
     assert node.ctl("set", "job-gpus", "1").returncode == 0
     assert [g["verdict"] for g in node.place("--memory", "1M")["gpus"]] == ["not_in_set", "fits"]
+    assert "GPU 0 is not for jobs: job_gpus lacks it" in run_here(node, "--gpu", "0", "--", "true").stderr
     assert node.ctl("set", "job-weights", "free=1000,idle=0").returncode == 0
     assert node.place("--memory", "1M")["gpus"][1]["score"]["memory"] > 900
     assert node.ctl("set", "job-preset", "simple").returncode == 0

@@ -178,14 +178,14 @@ struct jobs_actions {
 
 enum {
 	JOBS_E_SUCCESS_,
-	JOBS_E_EXISTS,    /* SUBMIT, ADOPT: of a slot in use */
-	JOBS_E_NO_JOB,    /* any other event of a free slot */
-	JOBS_E_STATE,     /* event not allowed in the job's state */
-	JOBS_E_VALUE,     /* a value is out of its range */
-	JOBS_E_LIMIT,     /* SUBMIT: limit_ns is above config.limit_max_ns */
-	JOBS_E_GPU,       /* SUBMIT: the named GPU is not known, is reserved, or gpu_ids lacks it */
-	JOBS_E_NEVER,     /* SUBMIT: GPUs are known, and each that the job may use is too small */
-	JOBS_E_GANG_SIZE, /* SUBMIT: a member of its gang has another gang_size */
+	JOBS_E_EXISTS, /* SUBMIT, ADOPT: of a slot in use */
+	JOBS_E_NO_JOB, /* any other event of a free slot */
+	JOBS_E_STATE,  /* event not allowed in the job's state */
+	JOBS_E_VALUE,  /* a value is out of its range */
+	JOBS_E_LIMIT,  /* SUBMIT: limit_ns is above config.limit_max_ns */
+	JOBS_E_GPU,    /* SUBMIT: the named GPU is not known, is reserved, or job_gpus lacks it */
+	JOBS_E_NEVER,  /* SUBMIT: GPUs are known, and each that the job may use is too small */
+	JOBS_E_GANG_SIZE,  /* SUBMIT: a member of its gang has another gang_size */
 	JOBS_E_GANG_NEVER, /* SUBMIT: GPUs are known, and even without other jobs and programs there
 			    * would not be places for all that would start with it */
 	JOBS_E_GANG_FULL,  /* SUBMIT: JOBS_GANG_OPEN_MAX members of its gang are not over */

@@ -278,7 +278,7 @@ const char *place_reason_text(enum place_reason reason)
 	case PLACE_NOT_ASKED:
 		return "the job names another GPU";
 	case PLACE_NOT_IN_SET:
-		return "gpu_ids lacks it";
+		return "job_gpus lacks it";
 	case PLACE_RESERVED:
 		return "it is reserved";
 	case PLACE_TOO_SMALL:

@@ -60,7 +60,7 @@ struct place_config {
 	uint32_t turns_max;      /* where the sharing degree is 0: so many programs and jobs at
 				  * most where they do not all fit, 1 to SCHED_DEGREE_MAX;
 				  * default 4 */
-	uint32_t allowed;        /* gpu_ids: bit i is GPU i; default all */
+	uint32_t allowed;        /* job_gpus: bit i is GPU i; default all */
 	uint32_t reserved;       /* the same: GPUs that no job gets; default none */
 };
 
@@ -122,7 +122,7 @@ enum place_reason {
 	PLACE_OK,
 	PLACE_NO_GPU,     /* the index stands for no GPU */
 	PLACE_NOT_ASKED,  /* the request names another GPU */
-	PLACE_NOT_IN_SET, /* gpu_ids lacks it */
+	PLACE_NOT_IN_SET, /* job_gpus lacks it */
 	PLACE_RESERVED,
 	PLACE_TOO_SMALL, /* the need and the margin are more than the card has */
 	PLACE_OUT,       /* it has an error; until it is back */
