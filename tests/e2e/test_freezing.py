@@ -60,6 +60,18 @@ def test_the_measurements_for_a_real_card_work_on_the_simulated_one(build, secti
     assert run.returncode == 0, output
 
 
+def test_measurements_without_a_gpu_leave_earlier_results_alone(build, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho No devices were found; exit 6\n")
+    tool.chmod(0o755)
+    (tmp_path / "probe.txt").write_text("of last year\n")
+    run = subprocess.run([REHEARSE.with_name("run"), "probe"], capture_output=True, text=True, check=False,
+                         env={**os.environ, "NVSHARE_BIN": str(build), "NVSHARE_RESULTS": str(tmp_path),
+                              "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert (run.returncode, run.stdout) == (2, "") and "No devices were found" in run.stderr
+    assert (tmp_path / "probe.txt").read_text() == "of last year\n"
+
+
 def stop_before_the_proof(node, name):
     """Starts two programs that take turns, and returns them with whether the first stop of the long one found no kernel."""
     long = node.app("spin", "--ms", "2500", "--ahead", "2", "--kernels", "10", "--size", "40MiB", name=name,
