@@ -48,6 +48,16 @@ size_t fold_width(const char *text, size_t len)
 	return width;
 }
 
+size_t fold_fit(const char *text, size_t width)
+{
+	size_t len = strlen(text);
+
+	while (len > 0 &&
+	       (fold_width(text, len) > width || ((unsigned char)text[len] & 0xc0) == 0x80))
+		len--;
+	return len;
+}
+
 static size_t count_blanks(const char *s, size_t len)
 {
 	size_t n = 0;

@@ -12,6 +12,9 @@
 
 size_t fold_width(const char *text, size_t len);
 
+/* Bytes of the characters at the begin of text that width columns hold. */
+size_t fold_fit(const char *text, size_t width);
+
 /*
  * Prints text, line by line, folded to width columns; 0: unfolded. The rest of a long line is
  * indented: below the second group of words ("  memory  ...") if the line has one, else two

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
+#include "cli/fold.h"
 #include "cli/run.h"
 #include "cli/view.h"
 
@@ -58,7 +59,7 @@ static void run_say(struct run *run, const char *line)
 	}
 	if (!run->is_terminal)
 		return;
-	(void)fprintf(stderr, "\r\033[K%.*s", (int)run_columns(), line);
+	(void)fprintf(stderr, "\r\033[K%.*s", (int)fold_fit(line, run_columns()), line);
 	(void)fflush(stderr);
 	run->has_line = true;
 }

@@ -83,21 +83,11 @@ static bool is_left(enum table_align align)
 	return align != TABLE_ALIGN_RIGHT;
 }
 
-static size_t cut_len(const char *text, size_t width)
-{
-	size_t len = strlen(text);
-
-	while (len > 0 &&
-	       (fold_width(text, len) > width || ((unsigned char)text[len] & 0xc0) == 0x80))
-		len--;
-	return len;
-}
-
 static void print_cell(const struct layout *layout, const char *text, const char *colour,
 		       enum table_align align, size_t width, bool is_last)
 {
 	bool is_cut = cell_width(text) > width && width > 2;
-	size_t len = is_cut ? cut_len(text, width - 2) : strlen(text);
+	size_t len = is_cut ? fold_fit(text, width - 2) : strlen(text);
 	size_t used = fold_width(text, len) + (is_cut ? 2 : 0);
 	int pad = used < width ? (int)(width - used) : 0;
 

@@ -175,6 +175,14 @@ def test_a_terminal_shows_one_line_while_the_job_waits(node, terminal):
     first.expect(0)
 
 
+def test_the_line_of_a_wait_is_cut_where_its_columns_end(node, terminal):
+    """East Asian characters have three bytes and two columns each."""
+    terminal.type(f"stty cols 70; nvsharectl run --gang {'模' * 20} --gang-size 2 --memory 1M -- true\n")
+    terminal.expect("\x1b[Knvsharectl: job 1 is number 1 of 1: waits for 1 more of gang " + "模" * 4)
+    terminal.type("\x03")
+    assert not terminal.expect("$ ").startswith("模")
+
+
 def test_a_key_ends_the_wait(node, terminal):
     first = node.hold()
     node.await_state(first, "running")
