@@ -299,13 +299,17 @@ uint64_t sched_deadline(const struct sched *sched);
 void sched_assert_valid(const struct sched *sched);
 
 struct sched_gpu_status {
-	uint64_t total, usable, external, available, running; /* bytes */
-	uint64_t spare;                           /* of the reserve, that pinned bytes take now */
+	uint64_t total, usable; /* bytes; usable: total less the reserve */
+	uint64_t external;      /* as SCHED_EVENT_GPU told it */
+	uint64_t available;     /* usable, less external and the charges of all clients */
+	uint64_t running;       /* charged to holders */
+	uint64_t spare;         /* of the reserve, that pinned bytes take now */
 	uint64_t n_switches, moved_out, moved_in; /* bytes */
 	uint64_t n_early;        /* of n_switches: for clients that had slept, before their turns */
 	uint64_t bandwidth;      /* bytes a second, measured; 0: not yet */
 	uint64_t link_bandwidth; /* as SCHED_EVENT_GPU told it */
-	uint64_t overcommitted;  /* bytes beyond usable, if that was reported and still is so */
+	uint64_t overcommitted;  /* charged beyond usable less external, if that was reported and is
+				    so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
 	uint32_t n_queued;  /* in the queue: those that wait, and those that run and lack memory */
 	uint32_t n_running; /* run, or stop */

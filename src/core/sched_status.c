@@ -4,21 +4,23 @@
 #include "core/gang/gang.h"
 #include "core/policy/sleeper.h"
 #include "core/queue.h"
+#include "core/reserve.h"
 #include "core/sched.h"
+#include "core/u64.h"
 
 #include <assert.h>
 
 void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_status *ret)
 {
 	const struct sched_gpu *g = &sched->gpus[gpu];
-	uint64_t usable = fit_usable(sched, gpu);
+	uint64_t budgets = fit_usable(sched, gpu);
 
 	assert(gpu < SCHED_GPUS_MAX && g->is_known);
 	*ret = (struct sched_gpu_status){
 		.total = g->total,
-		.usable = usable,
+		.usable = g->total - reserve_bytes(sched, gpu),
 		.external = g->external,
-		.available = usable > g->sums.charged ? usable - g->sums.charged : 0,
+		.available = u64_excess(budgets, g->sums.charged),
 		.running = g->sums.holder_bytes,
 		.spare = fit_spare(sched, gpu),
 		.n_switches = g->n_switches,
@@ -27,9 +29,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.moved_in = g->moved_in,
 		.bandwidth = g->bandwidth,
 		.link_bandwidth = g->link_bandwidth,
-		.overcommitted = g->is_overcommitted && g->sums.charged > usable
-					 ? g->sums.charged - usable
-					 : 0,
+		.overcommitted = g->is_overcommitted ? u64_excess(g->sums.charged, budgets) : 0,
 		.next_switch_ns = SCHED_NO_DEADLINE,
 		.n_running = g->sums.n_holding,
 		.n_queued = g->queue.n,

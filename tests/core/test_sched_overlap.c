@@ -45,7 +45,7 @@ static uint64_t charged(void)
 	struct sched_gpu_status status;
 
 	sched_gpu_status(&rig.sched, 0, &status);
-	return (status.usable - status.available) / GIB;
+	return (status.usable - status.external - status.available) / GIB;
 }
 
 /* 0 has 80 and runs; 1 has 80 out, and its turn comes: 20 are free, 60 are asked of 0. */

@@ -172,6 +172,33 @@ def test_a_job_waits_for_room_and_says_why(node):
     node.expect_no_jobs()
 
 
+@pytest.mark.parametrize("how", ["outside nvshare", "not back after a restart"])
+def test_memory_that_is_no_clients_counts_once_and_refuses_no_job(node, how):
+    """Of 256 MiB 120 are taken, and 12.8 are the reserve."""
+    is_outside = how == "outside nvshare"
+    node.start_scheduler(NVSHARE_JOB_MARGIN="8M")
+    other = node.app("oversub", "--size", "120MiB", "--passes", 1, "--until", node.flag("enough"), preload=not is_outside)
+    until("its memory is there", lambda: node.used() >= 120 * MIB)
+    if not is_outside:
+        os.kill(other.pid, signal.SIGSTOP)
+        node.kill_scheduler()
+        node.start_scheduler()
+    gpu = until("it is seen", lambda: (g := node.gpu())["external_memory"] >= 120 * MIB and g)
+    assert gpu["usable_memory"] == 243 * MIB + 209715, "the card less its reserve"
+    assert gpu["available_memory"] == gpu["usable_memory"] - gpu["external_memory"]
+    assert node.place("--memory", "100M")["gpus"][0]["verdict"] == "fits"
+    assert node.place("--memory", "150M")["gpus"][0]["verdict"] == "memory"
+    node.run("--memory", "100M", "--", "true").expect(0)
+    large = node.run("--memory", "150M", "--", "true")
+    assert node.await_state(large, "waiting")["why"] == "memory"
+    if not is_outside:
+        os.kill(other.pid, signal.SIGCONT)
+    node.flag("enough").touch()
+    other.expect(0)
+    large.expect(0)
+    node.expect_no_jobs()
+
+
 def test_a_quiet_runner_is_quiet(node):
     node.start_scheduler()
     first = node.hold()

@@ -175,7 +175,8 @@ static bool lending_is_contended(const struct server *server)
 		if (!server->gpus.at[i].total)
 			continue;
 		sched_gpu_status(&server->sched, i, &status);
-		if (status.n_queued || server->gpus.at[i].footprint > status.usable)
+		if (status.n_queued ||
+		    server->gpus.at[i].footprint + status.external > status.usable)
 			return true;
 	}
 	return false;
