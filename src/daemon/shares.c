@@ -109,6 +109,7 @@ static int shares_step(struct server *server, struct timeshare_event *event)
 	relay_drain(server); /* earlier events come first */
 	event->now_ns = server->now_ns;
 	r = timeshare_step(&server->shares.timeshare, event, &actions);
+	job_queue_touch(server); /* a program may have work now, or be frozen */
 	for (uint32_t i = 0; i < actions.n; i++) {
 		if (actions.at[i].type == TIMESHARE_ACTION_SET)
 			shares_send_set(server, &actions.at[i]);

@@ -106,24 +106,28 @@ void job_programs_account(struct server *server, struct peer *peer,
 		job_queue_touch(server);
 }
 
-/* It waits for its turn, or is kept off the GPU by others, an operator or its limit. */
+/*
+ * Others, an operator or its limit keep it off the GPU; or it waits for memory, and none of its
+ * threads has work there.
+ */
 static bool program_is_stopped(const struct server *server, const struct peer *peer)
 {
 	struct sched_client_status status;
+	struct timeshare_client_status share;
 
-	switch (sched_client_state(&server->sched, peer->slot)) {
+	sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
+	timeshare_client_status(&server->shares.timeshare, peer->slot, &share);
+	switch (status.state) {
 	case SCHED_CLIENT_WAITING:
 		/* Others keep it off the GPU, unless it waits for members that need not come. */
-		sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
 		return status.why != SCHED_WAIT_GANG || status.gang_gpu != SCHED_NONE;
 	case SCHED_CLIENT_INCOMING:
 		return true;
 	case SCHED_CLIENT_RUNNING:
 	case SCHED_CLIENT_STOPPING:
-		return peer->is_frozen;
+		return peer->is_frozen || ((status.growing || peer->is_held) && !share.is_busy);
 	case SCHED_CLIENT_IDLE:
-		sched_client_status(&server->sched, peer->slot, server->now_ns, &status);
-		return status.paused;
+		return status.paused || peer->is_held;
 	case SCHED_CLIENT_FREE:
 	case SCHED_CLIENT_STATE_COUNT_:
 		break;
