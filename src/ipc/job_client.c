@@ -412,6 +412,7 @@ int job_client_ended(struct job_client *client, uint32_t exit_code, uint32_t sig
 		.flags = flags,
 	};
 	uint64_t end_ns = clock_now_ns() + FAREWELL_NS;
+	uint32_t n_retries = client->job.n_retries;
 	bool is_told = false, is_news;
 	int r = 0;
 
@@ -424,6 +425,9 @@ int job_client_ended(struct job_client *client, uint32_t exit_code, uint32_t sig
 		if (r && r != JOB_CLIENT_E_AWAY)
 			return r;
 		is_told = is_told && !r; /* a new connection is told again */
+		/* Unless the scheduler has heard, and lost the connection with its answer. */
+		if (client->job.n_retries != n_retries)
+			return 0;
 		if (!r && !is_told && !client->is_pending && client->job.job) {
 			r = client_send(client, NVSHARE_MSG_JOB_ENDED, SEQ_END, &ended);
 			is_told = !r;

@@ -96,6 +96,39 @@ def test_a_command_that_ends_without_a_scheduler_leaves_no_job(node):
     node.expect_no_jobs()
 
 
+@pytest.mark.parametrize("code", [0, 5])
+@pytest.mark.parametrize("n_tries", [1, 2, 3])
+def test_an_end_that_comes_while_the_scheduler_is_busy_is_no_loss(node, n_tries, code):
+    """The process is gone when its last word is read. It has had two tries at the most; nobody makes a third."""
+    node.start_scheduler(NVSHARE_JOB_RETRY_SEC="0")
+    last = f"while [ ! -e {node.flag('end')} ]; do sleep 0.02; done; exit {code}"
+    fails_once = f"[ -e {node.flag('tried')} ] || {{ touch {node.flag('tried')}; exit 3; }}; " if n_tries > 1 else ""
+    job = node.run("--memory", "10M", "--retries", str(n_tries - 1), "--", "sh", "-c", f"{fails_once}touch {node.flag('last')}; {last}")
+    until("its last try", node.flag("last").exists)
+    number = node.await_state(job, "running")["job"]
+    os.kill(node.scheduler.pid, signal.SIGSTOP)
+    node.flag("end").touch()
+    job.expect(code)
+    os.kill(node.scheduler.pid, signal.SIGCONT)
+    found = node.await_state(job, "done")
+    assert (found["end"], found["exit_code"], found["signal"]) == ("exit", code, 0)
+    assert node.ctl("wait", str(number)).returncode == code
+    node.expect_no_jobs()
+
+
+def test_the_end_of_one_try_is_not_that_of_the_next(node):
+    """One that nobody tells of has no exit code."""
+    node.start_scheduler(NVSHARE_JOB_RETRY_SEC="0")
+    script = f"[ -e {node.flag('tried')} ] || {{ touch {node.flag('tried')}; exit 3; }}; while [ ! -e {node.flag('enough')} ]; do sleep 0.02; done"
+    job = node.run("--memory", "10M", "--retries", "1", "--", "sh", "-c", script)
+    until("its second try", lambda: node.flag("tried").exists() and (node.job(job) or {}).get("retries_left") == 0)
+    node.await_state(job, "running")
+    job.kill()
+    job.wait()
+    found = node.await_state(job, "done")
+    assert (found["end"], found["exit_code"]) == ("lost", 0)
+
+
 def test_a_job_that_is_told_to_end_is_told_again_after_a_restart(node):
     node.start_scheduler(NVSHARE_JOB_GRACE_SEC="1000")
     deaf = f"trap 'echo x >>{node.folder}/asked' TERM; while [ ! -e {node.flag('end')} ]; do sleep 0.02; done"

@@ -35,14 +35,16 @@ int job_ends_report(struct server *server, struct job_entry *entry,
 		    const struct nvshare_job_ended *ended)
 {
 	struct jobs_event event = {.type = JOBS_EVENT_ENDED, .end = ends_kind(entry, ended)};
+	bool is_final; /* nobody would run it again */
 
 	entry->exit_code = ended->exit_code;
 	entry->signal = ended->signal;
 	entry->is_unbegun = event.end == JOBS_END_LOST;
 	if (entry->is_started)
 		event.need = job_estimates_learn(server, entry, event.end);
+	is_final = ended->flags & NVSHARE_ENDED_FINAL || !job_process_is_alive(entry->pidfd);
 	/* The core does not try a job again that was told to stop. */
-	if (ended->flags & NVSHARE_ENDED_FINAL && event.end != JOBS_END_LOST) {
+	if (is_final && event.end != JOBS_END_LOST) {
 		entry->is_final = true;
 		(void)job_queue_step(server, entry,
 				     &(struct jobs_event){.type = JOBS_EVENT_CANCEL});

@@ -168,8 +168,13 @@ static void queue_on_gone(void *context, struct event_source *source, uint32_t e
 	struct server *server = context;
 	struct job_entry *entry = container_of(source, struct job_entry, gone);
 
+	uint64_t id = entry->id;
+
 	(void)events;
-	job_ends_lost(server, entry);
+	if (entry->peer)
+		connections_receive_rest(server, entry->peer);
+	if (job_queue_find(server, id) == entry && entry->user)
+		job_ends_lost(server, entry);
 }
 
 void job_queue_watch(struct server *server, struct job_entry *entry, int pidfd)
@@ -285,6 +290,7 @@ static void queue_on_start(struct server *server, struct job_entry *entry,
 	gpus_print_uuid(&server->gpus.at[action->gpu], entry->gpu_uuid);
 	entry->peak = 0;
 	entry->is_oom = false;
+	entry->exit_code = entry->signal = 0; /* of the try before */
 	DL_APPEND(queue->started, entry);
 	queue->counts.n_started++;
 	histogram_add(&queue->counts.wait, status.waited_ns);

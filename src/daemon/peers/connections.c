@@ -13,6 +13,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+/* More than a socket's buffer holds of a job's process. Another process may send on. */
+#define REST_MAX 1024
+
 /* ---- peers ----------------------------------------------------------------- */
 
 void connections_update(struct server *server, struct peer *peer)
@@ -115,6 +118,8 @@ void connections_end(struct server *server)
 
 	while ((peer = server->connections.closing)) {
 		server->connections.closing = peer->closing_next;
+		if (peer->job)
+			connections_receive_rest(server, peer);
 		dispatch_gone(server, peer);
 		/*
 		 * A forked child of the peer may share the socket's description. That would keep
@@ -149,7 +154,8 @@ static void connections_refuse_version(struct server *server, struct peer *peer,
 	server_close(server, peer, text);
 }
 
-static void connections_handle_input(struct server *server, struct peer *peer)
+/* false: nothing more can be read now. */
+static bool connections_handle_input(struct server *server, struct peer *peer)
 {
 	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
 	struct msg msg;
@@ -159,27 +165,34 @@ static void connections_handle_input(struct server *server, struct peer *peer)
 	/* No peer has a reason to send descriptors. Closing one could make the daemon wait. */
 	if (server->admission.listener.takes_rights && sock_next(peer->fd) == SOCK_NEXT_RIGHTS) {
 		server_close(server, peer, "it sends descriptors");
-		return;
+		return false;
 	}
 	/* One message a turn, so that a peer with many messages waits for the others. */
 	n = sock_recv(peer->fd, bytes, sizeof(bytes));
 	if (n == -EAGAIN)
-		return;
+		return false;
 	if (n <= 0) {
 		server_close(server, peer, NULL);
-		return;
+		return false;
 	}
 	r = msg_decode(bytes, (size_t)n, MSG_TO_SCHEDULER, &msg);
 	if (r == MSG_E_VERSION) {
 		connections_refuse_version(server, peer, bytes);
-		return;
+		return false;
 	}
 	if (r) {
 		server_close(server, peer, msg_error(r));
-		return;
+		return false;
 	}
 	if (admission_hear(server, peer, &msg))
 		client_messages_handle(server, peer, &msg);
+	return true;
+}
+
+void connections_receive_rest(struct server *server, struct peer *peer)
+{
+	for (unsigned int i = 0; i < REST_MAX && connections_handle_input(server, peer); i++)
+		;
 }
 
 void connections_handle(struct server *server, struct peer *peer, uint32_t events)
@@ -202,7 +215,7 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 		bool is_tools_turn = peer->state == PEER_STATE_TOOL;
 
 		if (flow_admit(server, peer))
-			connections_handle_input(server, peer);
+			(void)connections_handle_input(server, peer);
 		if (is_tools_turn)
 			tool_status_continue(server, peer);
 	}

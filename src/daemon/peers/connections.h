@@ -29,6 +29,12 @@ struct connections {
 void connections_handle(struct server *server, struct peer *peer, uint32_t events);
 event_source_fn connections_on_event; /* the same, for peer::input */
 
+/*
+ * Handles what peer, which has a job, has sent and nobody has read: its process has ended, or the
+ * connection ends. How the job has ended is the last thing that a process sends.
+ */
+void connections_receive_rest(struct server *server, struct peer *peer);
+
 /* Frees the peers that are marked, and those that are marked because of that. */
 void connections_end(struct server *server);
 
