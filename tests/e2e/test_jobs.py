@@ -479,6 +479,14 @@ def test_estimates_that_cannot_be_kept_are_said_once(node):
     assert node.scheduler.output().count(said) == 1
 
 
+def test_estimates_that_cannot_be_read_are_set_aside(node):
+    (node.folder / "state" / "estimates").mkdir()
+    node.start_scheduler()
+    assert "it is set aside as" in node.scheduler.output()
+    assert (node.folder / "state" / "estimates.bad").is_dir()
+    assert not (node.folder / "state" / "estimates").exists()
+
+
 def test_place_explains_every_gpu(node):
     node.start_scheduler(NVSHARE_SIM_GPUS="3", NVSHARE_JOB_GPUS_RESERVED="2")
     first = node.hold("--gpu", "0")

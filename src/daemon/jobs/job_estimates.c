@@ -74,18 +74,24 @@ static void estimates_read(struct server *server)
 	int r;
 
 	estimates_path(path);
+	(void)snprintf(bad, sizeof(bad), "%s.bad", path);
 	n = text ? estimates_load(path, text, RECORD_SIZE + 1) : -ENOMEM;
 	if (n < 0) {
-		if (n != -ENOENT && n != -ENOTDIR)
-			(void)log_errno(LOG_LEVEL_WARN, (int)n, "cannot read '%s'", path);
 		free(text);
+		if (n == -ENOENT || n == -ENOTDIR)
+			return;
+		/* The next one that is written would replace it. */
+		(void)log_errno(LOG_LEVEL_WARN, (int)n,
+				"cannot read '%s': it is set aside as '%s', and estimates begin"
+				" anew",
+				path, bad);
+		(void)rename(path, bad);
 		return;
 	}
 	r = estimate_record_read(&server->jobs.estimate, text, (size_t)n, &line);
 	free(text);
 	if (!r)
 		return;
-	(void)snprintf(bad, sizeof(bad), "%s.bad", path);
 	log_warn("%s:%u: %s; it is set aside as '%s', and estimates begin anew", path, line,
 		 estimates_error(r), bad);
 	(void)rename(path, bad);

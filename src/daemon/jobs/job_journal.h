@@ -8,7 +8,8 @@
  * takes its name when it is whole. Nothing is synchronised with a disk, because no process outlives
  * the kernel.
  *
- * Without the file (no room, no right) jobs run all the same, and a restart loses their places. The
+ * Without the file (no room, no right) jobs run all the same. A file that cannot be written any more
+ * stays as it is, so a restart knows jobs as they were, and loses the places of later ones. The
  * first failure is logged.
  *
  * Threading: none.
@@ -32,7 +33,8 @@ struct job_journal {
 
 /*
  * Reads what an earlier scheduler left, from this run of the machine. dir_fd stays the caller's and
- * must outlive journal. A file with bytes that are no records is set aside, with a line in the log.
+ * must outlive journal. A file that cannot be read, or holds bytes that are no records, is set
+ * aside unchanged, with a line in the log.
  * replay: zeroed; the caller calls job_replay_deinit(). No file is open for writing afterwards:
  * call job_journal_begin() and job_journal_commit().
  */

@@ -48,12 +48,11 @@ int job_process_read(pid_t pid, struct job_process *ret_process, pid_t *ret_pare
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
-	n = read(fd, text, sizeof(text) - 1);
+		return errno == ENOENT ? -ESRCH : -errno;
+	n = fd_read_whole(fd, text, sizeof(text));
 	(void)fd_close(fd);
 	if (n <= 0)
-		return n < 0 ? -errno : -ESRCH;
-	text[n] = '\0';
+		return n < 0 ? (int)n : -ESRCH;
 	ret_process->pid = pid;
 	return job_process_parse(text, ret_parent, &ret_process->ticks);
 }

@@ -37,7 +37,7 @@ int job_process_of(const struct peer *peer, struct job_process *ret_process);
 /* A descriptor of process, or -errno; -ESRCH: it is gone. */
 int job_process_open(const struct job_process *process);
 
-/* 0 or -errno. */
+/* 0 or -errno; -ESRCH: it is gone. */
 int job_process_read(pid_t pid, struct job_process *ret_process, pid_t *ret_parent);
 
 /*

@@ -6,6 +6,7 @@
 #include "daemon/jobs/job_submit.h"
 #include "daemon/server.h"
 #include "util/fd.h"
+#include "util/log.h"
 
 #include <string.h>
 #include <utlist.h>
@@ -68,6 +69,10 @@ static void restore_one(struct server *server, const struct job_replay_job *job)
 	uint32_t owner;
 	FD_CLEANUP int pidfd = job_process_open(&process);
 
+	if (pidfd < 0 && pidfd != -ESRCH)
+		(void)log_errno(LOG_LEVEL_WARN, pidfd,
+				"cannot look at process %d, so the place of job %llu is lost",
+				(int)place->pid, (unsigned long long)place->id);
 	if (pidfd < 0 || gpu == SCHED_GPUS_MAX)
 		return;
 	owner = restore_owner(server, place, pidfd, &pod);
