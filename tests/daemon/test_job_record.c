@@ -80,6 +80,7 @@ static void every_record_round_trips(void **state)
 		number(JOB_RECORD_COUNTED, 4, 7),
 		number(JOB_RECORD_CANCEL, 4, 0),
 		number(JOB_RECORD_END, 4, 0),
+		{.kind = JOB_RECORD_TIME, .time = {4, 1, 2, 1}},
 	};
 
 	(void)state;
@@ -163,12 +164,43 @@ static void what_has_not_ended_is_there_again(void **state)
 	assert_int_equal(replay.jobs[0].place.id, 4);
 	assert_true(replay.jobs[0].is_started && replay.jobs[0].is_cancelled);
 	assert_string_equal(replay.jobs[0].gpu, "GPU-1");
-	assert_int_equal(replay.jobs[0].counted_ns, 7);
+	assert_int_equal(replay.jobs[0].time.counted_ns, 7);
 	assert_int_equal(replay.jobs[1].place.id, 6);
 	assert_false(replay.jobs[1].is_started); /* it waits again, with nothing used up */
-	assert_int_equal(replay.jobs[1].counted_ns, 0);
+	assert_int_equal(replay.jobs[1].time.counted_ns, 0);
 	assert_int_equal(replay.jobs[1].place.n_retries, 2);
 	assert_int_equal(replay.jobs[2].place.id, 9);
+	job_replay_deinit(&replay);
+}
+
+static struct job_record time_record(uint64_t id, uint64_t counted_ns, uint64_t at_ns,
+				     bool is_counting)
+{
+	return (struct job_record){.kind = JOB_RECORD_TIME,
+				   .time = {id, counted_ns, at_ns, is_counting}};
+}
+
+static void used_time_goes_on_without_a_scheduler(void **state)
+{
+	struct job_replay replay = {.n = 0};
+	static struct file file;
+	size_t good;
+
+	(void)state;
+	add_all(&file,
+		(struct job_record[]){open_record(), submit(4), submit(5), submit(6),
+				      start(4, "GPU-1"), time_record(4, 0, 100, true),
+				      start(5, "GPU-1"), time_record(5, 0, 100, true),
+				      time_record(5, 50, 150, false), start(6, "GPU-1"),
+				      number(JOB_RECORD_COUNTED, 6, 70)},
+		11);
+	assert_int_equal(job_replay(&replay, file.bytes, file.len, &good), 0);
+	assert_int_equal(job_replay_counted_ns(&replay.jobs[0], 1100), 1000);
+	assert_int_equal(job_replay_counted_ns(&replay.jobs[0], 90), 0);
+	assert_int_equal(job_replay_counted_ns(&replay.jobs[1], 1100), 50);
+	assert_int_equal(job_replay_counted_ns(&replay.jobs[2], 1100), 70);
+	replay.jobs[0].time.counted_ns = UINT64_MAX;
+	assert_int_equal(job_replay_counted_ns(&replay.jobs[0], 1100), UINT64_MAX);
 	job_replay_deinit(&replay);
 }
 
@@ -293,6 +325,7 @@ int main(void)
 		cmocka_unit_test(every_flipped_bit_is_seen),
 		cmocka_unit_test(a_value_that_no_scheduler_writes_is_refused),
 		cmocka_unit_test(what_has_not_ended_is_there_again),
+		cmocka_unit_test(used_time_goes_on_without_a_scheduler),
 		cmocka_unit_test(a_gang_is_kept_over_a_retry),
 		cmocka_unit_test(a_file_that_was_cut_off_keeps_what_is_whole),
 		cmocka_unit_test(records_out_of_order_end_the_file),

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -68,6 +69,21 @@ def test_after_a_clean_stop_nothing_starts_before_all_jobs_are_back(node):
         program.expect(0)
     assert (node.folder / "order").read_text().split() == ["high", "low"]
     node.flag("first").touch()
+    node.expect_no_jobs()
+
+
+def test_a_restart_gives_no_used_time_back(node):
+    """Neither what was used before, nor what the job uses while no scheduler is there."""
+    node.start_scheduler()
+    job = node.hold()
+    used = until("a second is used", lambda: (t := (node.job(job) or {}).get("counted_seconds", 0)) > 1 and t)
+    node.kill_scheduler()
+    start = time.monotonic()
+    until("a second passes", lambda: time.monotonic() > start + 1)
+    node.start_scheduler()
+    assert node.job(job)["counted_seconds"] >= used + 1
+    node.flag("enough").touch()
+    job.expect(0)
     node.expect_no_jobs()
 
 

@@ -8,9 +8,9 @@
  * takes its name when it is whole. Nothing is synchronised with a disk, because no process outlives
  * the kernel.
  *
- * Without the file (no room, no right) jobs run all the same. A file that cannot be written any more
- * stays as it is, so a restart knows jobs as they were, and loses the places of later ones. The
- * first failure is logged.
+ * Without the file (no room, no right) jobs run all the same. A file that cannot be written any
+ * more stays as it is, so a restart knows jobs as they were, and loses the places of later ones.
+ * The first failure is logged.
  *
  * Threading: none.
  */

@@ -172,6 +172,7 @@ void job_programs_look(struct server *server)
 	programs_look_at_gangs(server);
 	DL_FOREACH_SAFE (server->jobs.started, entry, next) {
 		bool is_stopped = programs_are_stopped(server, entry);
+		bool is_other = is_stopped != entry->is_stopped;
 		struct jobs_event event = {
 			.type = JOBS_EVENT_PROGRAMS,
 			.n_programs = entry->n_programs,
@@ -179,11 +180,13 @@ void job_programs_look(struct server *server)
 			.is_stopped = is_stopped,
 		};
 
-		if (!entry->is_changed && is_stopped == entry->is_stopped)
+		if (!entry->is_changed && !is_other)
 			continue;
 		entry->is_changed = false;
 		entry->is_stopped = is_stopped;
 		(void)job_queue_step(server, entry, &event);
+		if (is_other)
+			job_queue_record(server, entry, JOB_RECORD_TIME);
 	}
 }
 

@@ -20,9 +20,6 @@
 /* A pass of the core makes at most so many steps, then the loop comes back to its events. */
 #define DUE_STEPS_MAX 256
 
-/* A restart may forget so much of a job's used time. */
-#define COUNT_NS (60 * CLOCK_NS_PER_SEC)
-
 /* Pods that run as root are no users with the same number: their namespaces are told apart. */
 uint32_t job_queue_owner(const struct peer *peer)
 {
@@ -207,6 +204,20 @@ static void queue_record_place(const struct server *server, const struct job_ent
 	};
 }
 
+static void queue_record_time(const struct server *server, const struct job_entry *entry,
+			      struct job_record_time *ret)
+{
+	struct jobs_status status;
+
+	jobs_status(&server->jobs.core, job_queue_slot(server, entry), server->now_ns, &status);
+	*ret = (struct job_record_time){
+		.id = entry->id,
+		.counted_ns = status.counted_ns,
+		.at_ns = server->now_ns,
+		.is_counting = !entry->is_stopped,
+	};
+}
+
 void job_queue_record(struct server *server, const struct job_entry *entry,
 		      enum job_record_kind kind)
 {
@@ -221,13 +232,10 @@ void job_queue_record(struct server *server, const struct job_entry *entry,
 	} else if (kind == JOB_RECORD_START) {
 		record.start.id = entry->id;
 		memcpy(record.start.gpu, entry->gpu_uuid, sizeof(record.start.gpu));
+	} else if (kind == JOB_RECORD_TIME) {
+		queue_record_time(server, entry, &record.time);
 	} else {
-		struct jobs_status status;
-
-		jobs_status(&server->jobs.core, job_queue_slot(server, entry), server->now_ns,
-			    &status);
 		record.number.id = entry->id;
-		record.number.ns = status.counted_ns;
 	}
 	job_journal_write(&server->jobs.journal, &record);
 }
@@ -242,7 +250,7 @@ static void queue_record_whole(struct server *server, const struct job_entry *en
 		job_queue_record(server, entry, JOB_RECORD_RETRY);
 	if (entry->is_started) {
 		job_queue_record(server, entry, JOB_RECORD_START);
-		job_queue_record(server, entry, JOB_RECORD_COUNTED);
+		job_queue_record(server, entry, JOB_RECORD_TIME);
 	}
 	if (entry->is_cancelled)
 		job_queue_record(server, entry, JOB_RECORD_CANCEL);
@@ -295,13 +303,12 @@ static void queue_on_start(struct server *server, struct job_entry *entry,
 	queue->counts.n_started++;
 	histogram_add(&queue->counts.wait, status.waited_ns);
 	job_queue_record(server, entry, JOB_RECORD_START);
+	job_queue_record(server, entry, JOB_RECORD_TIME);
 	server_log(server, entry->owner, LOG_LEVEL_INFO,
 		   "job-start job=%llu gpu=%u pid=%d uid=%u memory=%llu waited_ms=%llu turns=%d",
 		   (unsigned long long)entry->id, entry->gpu, (int)entry->process.pid,
 		   (unsigned int)entry->uid, (unsigned long long)entry->memory,
 		   (unsigned long long)(status.waited_ns / CLOCK_NS_PER_MS), action->is_turns);
-	if (!deadline_is_set(&queue->count))
-		deadline_set(&server->deadlines, &queue->count, server->now_ns + COUNT_NS);
 	job_fill_tell(server, entry, 0);
 }
 
@@ -386,16 +393,6 @@ static void queue_on_due(struct server *server, struct deadline *deadline)
 	}
 }
 
-static void queue_on_count(struct server *server, struct deadline *deadline)
-{
-	struct job_entry *entry;
-
-	DL_FOREACH (server->jobs.started, entry)
-		job_queue_record(server, entry, JOB_RECORD_COUNTED);
-	if (server->jobs.started)
-		deadline_set(&server->deadlines, deadline, server->now_ns + COUNT_NS);
-}
-
 static void queue_on_look(struct server *server, struct deadline *deadline)
 {
 	(void)deadline;
@@ -449,7 +446,6 @@ int job_queue_open(struct server *server)
 		return -ENOMEM;
 	queue->due.on_due = queue_on_due;
 	queue->look.on_due = queue_on_look;
-	queue->count.on_due = queue_on_count;
 	memset(queue->ended, 0xff, sizeof(queue->ended)); /* JOBS_NONE */
 	jobs_init(&queue->core, queue->slots, JOB_QUEUE_MAX, &server->settings.jobs.config);
 	job_estimates_open(server);
@@ -469,7 +465,6 @@ void job_queue_close(struct server *server)
 
 	if (!queue->entries)
 		return;
-	queue_on_count(server, &queue->count);
 	job_estimates_save(server);
 	job_journal_close(&queue->journal);
 	free(queue->estimates);

@@ -102,11 +102,10 @@ struct job_queue {
 	uint32_t ended[JOB_QUEUE_ENDED]; /* a ring of slots, the oldest at n_ended */
 	uint64_t n_ended;
 	struct job_entry *started; /* utlist */
-	bool has_gang_shrunk;  /* a job of a gang has ended: job_programs_look() tells the others */
-	struct deadline due;   /* the core's */
-	struct deadline look;  /* what has changed is told to the core */
-	struct deadline save;  /* estimates go to their file */
-	struct deadline count; /* what is used up of time limits goes to the journal */
+	bool has_gang_shrunk; /* a job of a gang has ended: job_programs_look() tells the others */
+	struct deadline due;  /* the core's */
+	struct deadline look; /* what has changed is told to the core */
+	struct deadline save; /* estimates go to their file */
 	uint64_t looked_ns;
 	bool is_changed;                        /* a GPU, a client or a setting */
 	struct place_gpu facts[SCHED_GPUS_MAX]; /* as the core knows them */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/job_record.h"
 
+#include "core/u64.h"
 #include "daemon/peers/pods.h"
 #include "daemon/peers/quota.h"
 #include "ipc/msg.h"
@@ -32,6 +33,7 @@ static const size_t body_size[JOB_RECORD_KIND_COUNT_] = {
 	[JOB_RECORD_CANCEL] = sizeof(struct job_record_number),
 	[JOB_RECORD_END] = sizeof(struct job_record_number),
 	[JOB_RECORD_SUBMIT_GANG] = sizeof(struct job_record_member),
+	[JOB_RECORD_TIME] = sizeof(struct job_record_time),
 };
 _Static_assert(sizeof(struct record_header) + sizeof(struct job_record_member) <=
 		       JOB_RECORD_SIZE_MAX,
@@ -181,7 +183,10 @@ static int replay_change(struct job_replay *replay, const struct job_record *rec
 			.place = record->place, .gang = job->gang, .was_started = true};
 		return 0;
 	case JOB_RECORD_COUNTED:
-		job->counted_ns = record->number.ns;
+		job->time = (struct job_record_time){.counted_ns = record->number.ns};
+		return 0;
+	case JOB_RECORD_TIME:
+		job->time = record->time;
 		return 0;
 	case JOB_RECORD_CANCEL:
 		job->is_cancelled = true;
@@ -201,7 +206,8 @@ static int replay_change(struct job_replay *replay, const struct job_record *rec
 _Static_assert(offsetof(struct job_record_place, id) == 0 &&
 		       offsetof(struct job_record_member, place) == 0 &&
 		       offsetof(struct job_record_start, id) == 0 &&
-		       offsetof(struct job_record_number, id) == 0,
+		       offsetof(struct job_record_number, id) == 0 &&
+		       offsetof(struct job_record_time, id) == 0,
 	       "replay_change()");
 
 /* Those that have not ended move together. */
@@ -241,6 +247,14 @@ int job_replay(struct job_replay *replay, const uint8_t *bytes, size_t len, size
 	}
 	replay_compact(replay);
 	return r == JOB_RECORD_E_END ? 0 : r;
+}
+
+uint64_t job_replay_counted_ns(const struct job_replay_job *job, uint64_t now_ns)
+{
+	const struct job_record_time *time = &job->time;
+	uint64_t since_ns = time->is_counting ? u64_excess(now_ns, time->at_ns) : 0;
+
+	return time->counted_ns + u64_min(since_ns, UINT64_MAX - time->counted_ns);
 }
 
 void job_replay_deinit(struct job_replay *replay)

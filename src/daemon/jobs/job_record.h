@@ -28,10 +28,11 @@ enum job_record_kind {
 	JOB_RECORD_SUBMIT,      /* place */
 	JOB_RECORD_START,       /* start */
 	JOB_RECORD_RETRY,       /* place, without a GPU again */
-	JOB_RECORD_COUNTED,     /* number: ns of its time limit that are used up */
+	JOB_RECORD_COUNTED,     /* number: ns of its time limit; of older schedulers */
 	JOB_RECORD_CANCEL,      /* number: it is to end */
 	JOB_RECORD_END,         /* number */
 	JOB_RECORD_SUBMIT_GANG, /* member: a SUBMIT of a job with a gang */
+	JOB_RECORD_TIME,        /* time: it has started, or its time stands still or goes on */
 	JOB_RECORD_KIND_COUNT_
 };
 
@@ -73,6 +74,14 @@ struct job_record_number {
 	uint64_t ns;
 };
 
+/* The used part of its time limit, so that a later scheduler knows it as of any time. */
+struct job_record_time {
+	uint64_t id;
+	uint64_t counted_ns;  /* as of at_ns */
+	uint64_t at_ns;       /* CLOCK_MONOTONIC */
+	uint64_t is_counting; /* its time goes on from then */
+};
+
 struct job_record {
 	enum job_record_kind kind;
 	union {
@@ -81,6 +90,7 @@ struct job_record {
 		struct job_record_member member;
 		struct job_record_start start;
 		struct job_record_number number;
+		struct job_record_time time;
 	};
 };
 
@@ -113,8 +123,11 @@ struct job_replay_job {
 	bool was_started; /* it has failed since, and is tried again */
 	bool is_cancelled;
 	char gpu[NVSHARE_UUID_LEN];
-	uint64_t counted_ns;
+	struct job_record_time time;
 };
+
+/* The part of its time limit that job has used up by now_ns. */
+uint64_t job_replay_counted_ns(const struct job_replay_job *job, uint64_t now_ns);
 
 /* Zeroed: empty. job_replay_deinit() frees. */
 struct job_replay {

@@ -33,7 +33,7 @@ static bool restore_core(struct server *server, struct job_entry *entry,
 	event.is_restored = true;
 	event.since_ns = u64_min(job->place.since_ns, server->now_ns);
 	event.n_retries = job->place.n_retries;
-	event.counted_ns = job->counted_ns;
+	event.counted_ns = job_replay_counted_ns(job, server->now_ns);
 	if (job->is_started)
 		event.gpu = entry->gpu;
 	/* No GPU is free for jobs while they are restored, so none starts. */
