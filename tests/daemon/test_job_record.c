@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define N_MAX 64
+#define N_MAX 512
 
 /* A journal in memory. */
 struct file {
@@ -70,6 +70,18 @@ static void add_all(struct file *file, const struct job_record *records, size_t 
 		add(file, &records[i]);
 }
 
+static struct job_record ended_record(uint32_t id, uint32_t exit_code)
+{
+	return (struct job_record){
+		.kind = JOB_RECORD_ENDED,
+		.ended = {.job = {.job = id,
+				  .state = NVSHARE_JOB_DONE,
+				  .end = NVSHARE_JOB_END_EXIT,
+				  .exit_code = exit_code},
+			  .gang = {.job = id, .size = 2, .name = "g"}},
+	};
+}
+
 static void every_record_round_trips(void **state)
 {
 	const struct job_record records[] = {
@@ -81,6 +93,7 @@ static void every_record_round_trips(void **state)
 		number(JOB_RECORD_CANCEL, 4, 0),
 		number(JOB_RECORD_END, 4, 0),
 		{.kind = JOB_RECORD_TIME, .time = {4, 1, 2, 1}},
+		ended_record(4, 5),
 	};
 
 	(void)state;
@@ -118,9 +131,10 @@ static void every_flipped_bit_is_seen(void **state)
 
 static void a_value_that_no_scheduler_writes_is_refused(void **state)
 {
-	struct job_record bad[] = {submit(0),      submit(4),      submit(4),
-				   submit(4),      submit(4),      open_record(),
-				   submit_gang(4), submit_gang(4), submit_gang(0)};
+	struct job_record bad[] = {submit(0),          submit(4),          submit(4),
+				   submit(4),          submit(4),          open_record(),
+				   submit_gang(4),     submit_gang(4),     submit_gang(0),
+				   ended_record(0, 0), ended_record(4, 0), ended_record(4, 0)};
 
 	(void)state;
 	bad[1].place.pid = 0;
@@ -130,6 +144,8 @@ static void a_value_that_no_scheduler_writes_is_refused(void **state)
 	bad[5].open.version++;
 	bad[6].member.gang.size = 1;
 	memset(bad[7].member.gang.name, 'x', sizeof(bad[7].member.gang.name));
+	bad[10].ended.job.state = NVSHARE_JOB_RUNNING;
+	memset(bad[11].ended.job.name, 'x', sizeof(bad[11].ended.job.name));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		uint8_t bytes[JOB_RECORD_SIZE_MAX];
 		size_t at = 0, size = job_record_write(&bad[i], bytes);
@@ -201,6 +217,37 @@ static void used_time_goes_on_without_a_scheduler(void **state)
 	assert_int_equal(job_replay_counted_ns(&replay.jobs[2], 1100), 70);
 	replay.jobs[0].time.counted_ns = UINT64_MAX;
 	assert_int_equal(job_replay_counted_ns(&replay.jobs[0], 1100), UINT64_MAX);
+	job_replay_deinit(&replay);
+}
+
+static void the_last_jobs_that_ended_are_there_again(void **state)
+{
+	static struct file file;
+	struct job_replay replay = {.n = 0};
+	struct job_record record = open_record();
+	size_t good;
+
+	(void)state;
+	add_all(&file, (struct job_record[]){record, submit(4), submit(5), ended_record(5, 7)}, 4);
+	assert_int_equal(job_replay(&replay, file.bytes, file.len, &good), 0);
+	assert_int_equal(replay.n, 1);
+	assert_int_equal(replay.n_ended, 1);
+	assert_int_equal(replay.ended[0].job.job, 5);
+	assert_int_equal(replay.ended[0].job.exit_code, 7);
+	assert_string_equal(replay.ended[0].gang.name, "g");
+	job_replay_deinit(&replay);
+	/* A file that was written anew has them without their submissions. */
+	add_all(&file, &record, 1);
+	for (uint32_t i = 0; i < JOB_RECORD_ENDED_MAX + 3; i++) {
+		record = ended_record(i + 10, 0);
+		add(&file, &record);
+	}
+	assert_int_equal(job_replay(&replay, file.bytes, file.len, &good), 0);
+	assert_int_equal(replay.n, 0);
+	assert_int_equal(replay.n_ended, JOB_RECORD_ENDED_MAX + 3);
+	assert_int_equal(replay.ended[2].job.job, JOB_RECORD_ENDED_MAX + 12);
+	assert_int_equal(replay.ended[3].job.job, 13);
+	assert_int_equal(replay.open.last_id, JOB_RECORD_ENDED_MAX + 12);
 	job_replay_deinit(&replay);
 }
 
@@ -326,6 +373,7 @@ int main(void)
 		cmocka_unit_test(a_value_that_no_scheduler_writes_is_refused),
 		cmocka_unit_test(what_has_not_ended_is_there_again),
 		cmocka_unit_test(used_time_goes_on_without_a_scheduler),
+		cmocka_unit_test(the_last_jobs_that_ended_are_there_again),
 		cmocka_unit_test(a_gang_is_kept_over_a_retry),
 		cmocka_unit_test(a_file_that_was_cut_off_keeps_what_is_whole),
 		cmocka_unit_test(records_out_of_order_end_the_file),

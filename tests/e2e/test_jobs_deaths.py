@@ -145,6 +145,38 @@ def test_the_end_of_one_try_is_not_that_of_the_next(node):
     assert (found["end"], found["exit_code"]) == ("lost", 0)
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_restart_forgets_no_job_that_has_ended(node, number):
+    node.start_scheduler()
+    failed = node.run("--memory", "10M", "--name", "failed", "--gang", "pair", "--gang-size", "2", "--", "sh", "-c", "exit 7")
+    node.run("--memory", "10M", "--gang", "pair", "--gang-size", "2", "--", "true").expect(0)
+    failed.expect(7)
+    running, waiting = node.hold(), None
+    node.await_state(running, "running")
+    waiting = node.hold()
+    node.await_state(waiting, "waiting")
+    cancelled = node.hold()
+    assert node.ctl("cancel", str(node.await_state(cancelled, "waiting")["job"])).returncode == 0
+    cancelled.expect(125)
+    before = [j for j in node.queue("--ended")["jobs"] if j["state"] == "done"]
+    assert len(before) == 3
+    node.scheduler.kill(number)
+    node.scheduler.wait()
+    for program in (running, waiting):
+        program.kill()
+        program.wait()
+    for _ in range(2):  # and again, from the journal that was written anew
+        node.start_scheduler()
+        after = {j["job"]: j for j in node.queue("--ended")["jobs"]}
+        assert [after[j["job"]] for j in before] == before
+        assert node.ctl("wait", str(before[0]["job"])).returncode == before[0]["exit_code"]
+        assert [(node.job(p)["end"], node.ctl("wait", str(node.job(p)["job"])).returncode) for p in (running, waiting)] == [
+            ("lost", 125), ("gave_up", 125)]
+        node.kill_scheduler()
+    node.start_scheduler()
+    node.expect_no_jobs()
+
+
 def test_a_job_that_is_told_to_end_is_told_again_after_a_restart(node):
     node.start_scheduler(NVSHARE_JOB_GRACE_SEC="1000")
     deaf = f"trap 'echo x >>{node.folder}/asked' TERM; while [ ! -e {node.flag('end')} ]; do sleep 0.02; done"

@@ -28,6 +28,13 @@ static void check_jobs(const struct job_replay *replay)
 		    !memchr(job->gang.name, '\0', sizeof(job->gang.name)))
 			abort();
 	}
+	for (uint64_t i = 0; i < replay->n_ended && i < JOB_RECORD_ENDED_MAX; i++) {
+		const struct nvshare_job *job = &replay->ended[i].job;
+
+		if (!job->job || job->job > replay->open.last_id ||
+		    !memchr(job->text, '\0', sizeof(job->text)))
+			abort();
+	}
 }
 
 static void check(const uint8_t *bytes, size_t len)
@@ -41,7 +48,7 @@ static void check(const uint8_t *bytes, size_t len)
 		abort();
 	check_jobs(&replay);
 	if (job_replay(&again, bytes, good, &good_again) || good_again != good ||
-	    again.n != replay.n ||
+	    again.n != replay.n || again.n_ended != replay.n_ended ||
 	    (replay.n && memcmp(again.jobs, replay.jobs, replay.n * sizeof(*replay.jobs)) != 0))
 		abort();
 	while (at < good && job_record_read(bytes, good, &at, &record) == 0)

@@ -119,17 +119,32 @@ static enum nvshare_job_end ends_of(const struct job_entry *entry, enum jobs_end
 							 : NVSHARE_JOB_END_LOST;
 }
 
-static void ends_answer(struct server *server, struct peer *peer, const struct job_entry *entry)
+static void ends_answer(struct server *server, struct peer *peer,
+			const struct job_record_ended *ended)
 {
 	if (peer->is_closing)
 		return;
-	job_fill_answer(server, peer, peer->await_seq, peer->await_flags, entry);
+	job_fill_answer(server, peer, peer->await_seq, peer->await_flags, ended);
 	flow_charge(server, peer, 2);
+}
+
+/* It is kept; the oldest one that was makes way. */
+static void ends_keep(struct server *server, const struct job_entry *entry,
+		      struct job_record_ended *ret)
+{
+	struct job_queue *queue = &server->jobs;
+	struct job_record record = {.kind = JOB_RECORD_ENDED};
+
+	job_fill_all(server, entry, &record.ended);
+	queue->ended[queue->n_ended++ % JOB_RECORD_ENDED_MAX] = record.ended;
+	job_journal_write(&queue->journal, &record);
+	*ret = record.ended;
 }
 
 void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end end)
 {
 	bool was_started = entry->is_started;
+	struct job_record_ended ended;
 	struct peer *peer;
 
 	ends_leave_gpu(server, entry);
@@ -141,7 +156,7 @@ void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end
 	server->jobs.counts.n_ended[entry->end]++;
 	server->jobs.counts.n_failed +=
 		entry->end == NVSHARE_JOB_END_EXIT && (entry->exit_code || entry->signal);
-	job_queue_record(server, entry, JOB_RECORD_END);
+	ends_keep(server, entry, &ended);
 	server_log(server, entry->owner, LOG_LEVEL_INFO,
 		   "job-end job=%llu end=%s exit=%u signal=%u peak=%llu oom=%d",
 		   (unsigned long long)entry->id, names_job_end[entry->end], entry->exit_code,
@@ -152,33 +167,27 @@ void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end
 	while ((peer = entry->awaiting)) {
 		DL_DELETE2(entry->awaiting, peer, await_prev, await_next);
 		peer->awaits = NULL;
-		ends_answer(server, peer, entry);
+		ends_answer(server, peer, &ended);
 	}
 }
 
-void job_ends_keep(struct server *server, struct job_entry *entry)
+const struct job_record_ended *job_ends_find(const struct server *server, uint64_t id)
 {
-	struct job_queue *queue = &server->jobs;
-	uint32_t *place = &queue->ended[queue->n_ended % JOB_QUEUE_ENDED];
+	const struct job_queue *queue = &server->jobs;
 
-	if (*place != JOBS_NONE)
-		job_queue_forget_ended(server, &queue->entries[*place]);
-	*place = job_queue_slot(server, entry);
-	queue->n_ended++;
+	for (uint32_t i = 0; i < JOB_RECORD_ENDED_MAX; i++) {
+		if (queue->ended[i].job.job == id)
+			return &queue->ended[i];
+	}
+	return NULL;
 }
 
-void job_ends_await(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags,
-		    struct job_entry *entry)
+void job_ends_await(struct peer *peer, uint32_t seq, uint32_t flags, struct job_entry *entry)
 {
 	if (peer->awaits)
 		DL_DELETE2(peer->awaits->awaiting, peer, await_prev, await_next);
-	peer->awaits = NULL;
 	peer->await_seq = seq;
 	peer->await_flags = flags;
-	if (entry->end != NVSHARE_JOB_END_NOT && !entry->user) {
-		ends_answer(server, peer, entry);
-		return;
-	}
 	peer->awaits = entry;
 	DL_APPEND2(entry->awaiting, peer, await_prev, await_next);
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct job_entry;
+struct job_record_ended;
 struct peer;
 struct server;
 
@@ -28,11 +29,10 @@ void job_ends_lost(struct server *server, struct job_entry *entry);
 void job_ends_retry(struct server *server, struct job_entry *entry);
 void job_ends_done(struct server *server, struct job_entry *entry, enum jobs_end end);
 
-/* It has left the core, and is kept for questions. The oldest one that was kept makes way. */
-void job_ends_keep(struct server *server, struct job_entry *entry);
+/* The job with that number, above 0, if it has ended and is kept; else NULL. */
+const struct job_record_ended *job_ends_find(const struct server *server, uint64_t id);
 
-/* peer, a tool, is told of the end of entry, now or when it comes. flags: of its GET_JOBS. */
-void job_ends_await(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags,
-		    struct job_entry *entry);
+/* peer, a tool, is told of the end of entry when it comes. flags: of its GET_JOBS. */
+void job_ends_await(struct peer *peer, uint32_t seq, uint32_t flags, struct job_entry *entry);
 
 #endif

@@ -283,30 +283,36 @@ void job_fill_send(struct server *server, struct peer *peer, uint32_t seq,
 	server_send_body(server, peer, NVSHARE_MSG_JOB, seq, &body);
 }
 
-void job_fill_gang(const struct server *server, const struct job_entry *entry,
-		   struct nvshare_job_gang *ret)
+static void fill_gang(const struct server *server, const struct job_entry *entry,
+		      struct nvshare_job_gang *ret)
 {
 	*ret = (struct nvshare_job_gang){.job = (uint32_t)entry->id, .size = entry->gang.size};
+	if (!entry->gang.size)
+		return;
 	jobs_members(&server->jobs.core, job_queue_slot(server, entry), &ret->n_members,
 		     &ret->n_on);
 	memcpy(ret->name, entry->gang.name, sizeof(ret->name));
 }
 
+void job_fill_all(const struct server *server, const struct job_entry *entry,
+		  struct job_record_ended *ret)
+{
+	job_fill(server, entry, &ret->job);
+	fill_gang(server, entry, &ret->gang);
+}
+
 void job_fill_answer(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags,
-		     const struct job_entry *entry)
+		     const struct job_record_ended *found)
 {
 	const struct nvshare_jobs_end end = {
 		.n = 1,
 		.n_queued = jobs_n_queued(&server->jobs.core),
 		.n_running = server->jobs.n_live - jobs_n_queued(&server->jobs.core),
 	};
-	struct nvshare_job_gang gang;
 
-	job_fill_send(server, peer, seq, entry);
-	if (flags & NVSHARE_GET_JOBS_GANGS && entry->gang.size) {
-		job_fill_gang(server, entry, &gang);
-		server_send_body(server, peer, NVSHARE_MSG_JOB_GANG, seq, &gang);
-	}
+	server_send_body(server, peer, NVSHARE_MSG_JOB, seq, &found->job);
+	if (flags & NVSHARE_GET_JOBS_GANGS && found->gang.size)
+		server_send_body(server, peer, NVSHARE_MSG_JOB_GANG, seq, &found->gang);
 	server_send_body(server, peer, NVSHARE_MSG_JOBS_END, seq, &end);
 }
 

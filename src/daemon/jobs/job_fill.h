@@ -9,6 +9,7 @@
  */
 
 #include "core/place/place.h"
+#include "daemon/jobs/job_record.h"
 #include "nvshare/protocol.h"
 
 #include <stddef.h>
@@ -24,13 +25,13 @@ void job_fill(const struct server *server, const struct job_entry *entry, struct
 void job_fill_send(struct server *server, struct peer *peer, uint32_t seq,
 		   const struct job_entry *entry);
 
-/* The gang of entry, which has one. */
-void job_fill_gang(const struct server *server, const struct job_entry *entry,
-		   struct nvshare_job_gang *ret);
+/* With its gang: all that it would be kept with if it ended now. */
+void job_fill_all(const struct server *server, const struct job_entry *entry,
+		  struct job_record_ended *ret);
 
-/* The answer to a GET_JOBS with these flags about entry alone. */
+/* The answer to a GET_JOBS with these flags about one job. */
 void job_fill_answer(struct server *server, struct peer *peer, uint32_t seq, uint32_t flags,
-		     const struct job_entry *entry);
+		     const struct job_record_ended *found);
 
 /* One JOB to the process of entry, if it is connected. */
 void job_fill_tell(struct server *server, const struct job_entry *entry, uint32_t seq);

@@ -26,6 +26,19 @@ static void messages_unknown(struct server *server, struct peer *peer, uint32_t 
 	tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID, "there is no job %u", job);
 }
 
+/* Whether there is such a job, or was one that is kept. */
+static bool messages_find(struct server *server, uint64_t id, struct job_record_ended *ret)
+{
+	const struct job_entry *entry = job_queue_find(server, id);
+	const struct job_record_ended *ended = entry ? NULL : job_ends_find(server, id);
+
+	if (entry)
+		job_fill_all(server, entry, ret);
+	else if (ended)
+		*ret = *ended;
+	return entry || ended;
+}
+
 /* Its process is known by the kernel's word alone, so no other one can take its place. */
 static void messages_attach(struct server *server, struct peer *peer, uint32_t seq, uint32_t job)
 {
@@ -33,7 +46,7 @@ static void messages_attach(struct server *server, struct peer *peer, uint32_t s
 	struct job_process process = {.pid = 0};
 	int pidfd = -1;
 
-	if (entry && entry->user)
+	if (entry)
 		pidfd = job_process_of(peer, &process);
 	(void)fd_close(pidfd);
 	if (pidfd < 0 || process.pid != entry->process.pid ||
@@ -51,6 +64,7 @@ static void messages_ended(struct server *server, struct peer *peer, uint32_t se
 			   const struct nvshare_job_ended *ended)
 {
 	struct job_entry *entry = peer->job;
+	struct job_record_ended found;
 
 	if (!entry || entry->id != ended->job) {
 		tools_answer(server, peer, seq, NVSHARE_RESULT_INVALID,
@@ -62,15 +76,17 @@ static void messages_ended(struct server *server, struct peer *peer, uint32_t se
 			     ended->job);
 		return;
 	}
-	job_fill_send(server, peer, seq, entry);
+	if (messages_find(server, ended->job, &found)) /* it may be tried again */
+		server_send_body(server, peer, NVSHARE_MSG_JOB, seq, &found.job);
 }
 
 static void messages_cancel(struct server *server, struct peer *peer, uint32_t seq, uint32_t job)
 {
 	struct job_entry *entry = job_queue_find(server, job);
+	bool is_started = entry && entry->is_started;
 
 	flow_charge(server, peer, CANCEL_COST);
-	if (!entry || !entry->user) {
+	if (!entry) {
 		messages_unknown(server, peer, seq, job);
 		return;
 	}
@@ -80,7 +96,7 @@ static void messages_cancel(struct server *server, struct peer *peer, uint32_t s
 			     "not permitted: job %u is another user's", job);
 		return;
 	}
-	if (entry->submit.flags & NVSHARE_SUBMIT_SELF && entry->is_started) {
+	if (entry->submit.flags & NVSHARE_SUBMIT_SELF && is_started) {
 		tools_answer(
 			server, peer, seq, NVSHARE_RESULT_INVALID,
 			"job %u has no process that would hear of it: end process %d, or use the"
@@ -89,11 +105,11 @@ static void messages_cancel(struct server *server, struct peer *peer, uint32_t s
 		return;
 	}
 	entry->is_cancelled = true;
-	if (entry->is_started)
+	if (is_started)
 		job_queue_record(server, entry, JOB_RECORD_CANCEL);
 	(void)job_queue_step(server, entry, &(struct jobs_event){.type = JOBS_EVENT_CANCEL});
 	tools_answer(server, peer, seq, NVSHARE_RESULT_OK, "job %u %s", job,
-		     entry->is_started ? "is told to end" : "has left the queue");
+		     is_started ? "is told to end" : "has left the queue");
 }
 
 /* ---- lists ----------------------------------------------------------------------- */
@@ -101,6 +117,7 @@ static void messages_cancel(struct server *server, struct peer *peer, uint32_t s
 static void messages_list(struct server *server, struct peer *peer, uint32_t seq,
 			  const struct nvshare_get_jobs *get)
 {
+	struct job_record_ended found;
 	struct job_entry *entry;
 
 	if (!get->job) {
@@ -114,31 +131,24 @@ static void messages_list(struct server *server, struct peer *peer, uint32_t seq
 		return;
 	}
 	entry = job_queue_find(server, get->job);
-	if (!entry) {
+	if (entry && get->flags & NVSHARE_GET_JOBS_AWAIT_END)
+		job_ends_await(peer, seq, get->flags, entry);
+	else if (messages_find(server, get->job, &found))
+		job_fill_answer(server, peer, seq, get->flags, &found);
+	else
 		messages_unknown(server, peer, seq, get->job);
-		return;
-	}
-	if (get->flags & NVSHARE_GET_JOBS_AWAIT_END) {
-		job_ends_await(server, peer, seq, get->flags, entry);
-		return;
-	}
-	job_fill_answer(server, peer, seq, get->flags, entry);
 }
 
 /* false: none is due. */
 static bool list_next_gang(struct server *server, struct peer_cursor *cursor, struct msg *ret_msg)
 {
-	const struct job_entry *entry = NULL;
-	struct nvshare_job_gang gang;
+	struct job_record_ended found;
+	bool is_due = cursor->gang_job && messages_find(server, cursor->gang_job, &found);
 
-	if (cursor->gang_job)
-		entry = job_queue_find(server, cursor->gang_job);
 	cursor->gang_job = 0;
-	if (!entry)
-		return false;
-	job_fill_gang(server, entry, &gang);
-	(void)msg_encode(NVSHARE_MSG_JOB_GANG, cursor->seq, &gang, ret_msg);
-	return true;
+	if (is_due)
+		(void)msg_encode(NVSHARE_MSG_JOB_GANG, cursor->seq, &found.gang, ret_msg);
+	return is_due;
 }
 
 /* The next job by slot that does not wait in the queue. NULL: none of those looked at. */
@@ -149,12 +159,20 @@ static struct job_entry *list_next_slot(struct server *server, struct peer_curso
 	for (uint32_t n = 0; n < SLOTS_A_TURN && cursor->at < queue->n_used; n++) {
 		struct job_entry *entry = &queue->entries[cursor->at++];
 
-		if (!entry->id)
-			continue;
-		if (!entry->user && !(cursor->flags & NVSHARE_GET_JOBS_ENDED))
-			continue;
-		if (jobs_state(&queue->core, cursor->at - 1) != JOBS_QUEUED)
+		if (entry->id && jobs_state(&queue->core, cursor->at - 1) != JOBS_QUEUED)
 			return entry;
+	}
+	return NULL;
+}
+
+static const struct job_record_ended *list_next_ended(const struct job_queue *queue,
+						      struct peer_cursor *cursor)
+{
+	while (cursor->flags & NVSHARE_GET_JOBS_ENDED && cursor->at < JOB_RECORD_ENDED_MAX) {
+		const struct job_record_ended *ended = &queue->ended[cursor->at++];
+
+		if (ended->job.job)
+			return ended;
 	}
 	return NULL;
 }
@@ -169,34 +187,60 @@ static struct job_entry *list_next_queued(struct server *server, struct peer_cur
 	return slot == JOBS_NONE ? NULL : &server->jobs.entries[slot];
 }
 
+static void list_go_on(struct peer_cursor *cursor, enum peer_stage stage, uint32_t at)
+{
+	cursor->stage = stage;
+	cursor->at = at;
+}
+
+/* The next job, as an answer has it. false: there is none. *ret_is_later: not in this turn. */
+static bool list_next(struct server *server, struct peer_cursor *cursor,
+		      struct job_record_ended *ret, bool *ret_is_later)
+{
+	const struct job_record_ended *ended = NULL;
+	struct job_entry *entry = NULL;
+
+	*ret_is_later = false;
+	if (cursor->stage == PEER_STAGE_JOBS) {
+		entry = list_next_slot(server, cursor);
+		*ret_is_later = !entry && cursor->at < server->jobs.n_used;
+		if (*ret_is_later)
+			return false;
+		if (!entry)
+			list_go_on(cursor, PEER_STAGE_ENDED, 0);
+	}
+	if (cursor->stage == PEER_STAGE_ENDED) {
+		ended = list_next_ended(&server->jobs, cursor);
+		if (!ended)
+			list_go_on(cursor, PEER_STAGE_QUEUE, cursor->first);
+	}
+	if (cursor->stage == PEER_STAGE_QUEUE)
+		entry = list_next_queued(server, cursor);
+	if (entry)
+		job_fill_all(server, entry, ret);
+	else if (ended)
+		*ret = *ended;
+	return entry || ended;
+}
+
 bool job_messages_next(struct server *server, struct peer_cursor *cursor, struct msg *ret_msg)
 {
 	struct job_queue *queue = &server->jobs;
-	struct job_entry *entry = NULL;
+	struct job_record_ended found;
 	struct nvshare_jobs_end end;
-	struct nvshare_job job;
+	bool is_later;
 
 	if (list_next_gang(server, cursor, ret_msg))
 		return true;
-	if (cursor->stage == PEER_STAGE_JOBS) {
-		entry = list_next_slot(server, cursor);
-		if (!entry && cursor->at < queue->n_used)
-			return false;
-		if (!entry) {
-			cursor->stage = PEER_STAGE_QUEUE;
-			cursor->at = cursor->first;
-		}
-	}
-	if (!entry)
-		entry = list_next_queued(server, cursor);
-	if (entry) {
-		job_fill(server, entry, &job);
-		(void)msg_encode(NVSHARE_MSG_JOB, cursor->seq, &job, ret_msg);
+	if (list_next(server, cursor, &found, &is_later)) {
+		(void)msg_encode(NVSHARE_MSG_JOB, cursor->seq, &found.job, ret_msg);
 		cursor->n_jobs++;
-		if (cursor->flags & NVSHARE_GET_JOBS_GANGS && entry->gang.size)
-			cursor->gang_job = job.job;
+		if (cursor->flags & NVSHARE_GET_JOBS_GANGS && found.gang.size)
+			cursor->gang_job = found.job.job;
 		return true;
 	}
+	if (is_later)
+		return false;
 	end = (struct nvshare_jobs_end){
 		.n = cursor->n_jobs,
 		.n_queued = jobs_n_queued(&queue->core),

@@ -24,7 +24,7 @@ bool job_messages_has(uint16_t type);
 void job_messages_handle(struct server *server, struct peer *peer, const struct msg *msg);
 
 /*
- * The next packet of a list of jobs: cursor is in PEER_STAGE_JOBS or PEER_STAGE_QUEUE. false: all
+ * The next packet of a list of jobs: cursor is in PEER_STAGE_JOBS to PEER_STAGE_QUEUE. false: all
  * slots of this turn are looked at.
  */
 bool job_messages_next(struct server *server, struct peer_cursor *cursor, struct msg *ret_msg);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/job_queue.h"
 
+#include "core/u64.h"
 #include "daemon/jobs/job_ends.h"
 #include "daemon/jobs/job_estimates.h"
 #include "daemon/jobs/job_facts.h"
@@ -57,29 +58,6 @@ static void queue_free_slot(struct job_queue *queue, struct job_entry *entry)
 	queue->free[queue->n_free++] = slot;
 }
 
-void job_queue_forget_ended(struct server *server, struct job_entry *entry)
-{
-	(void)job_queue_step(server, entry, &(struct jobs_event){.type = JOBS_EVENT_FORGET});
-	queue_free_slot(&server->jobs, entry);
-}
-
-/* The oldest job that has ended is forgotten. false: there is none. */
-static bool queue_forget_oldest(struct server *server)
-{
-	struct job_queue *queue = &server->jobs;
-
-	for (uint64_t i = queue->n_ended; i < queue->n_ended + JOB_QUEUE_ENDED; i++) {
-		uint32_t *slot = &queue->ended[i % JOB_QUEUE_ENDED];
-
-		if (*slot == JOBS_NONE)
-			continue;
-		job_queue_forget_ended(server, &queue->entries[*slot]);
-		*slot = JOBS_NONE;
-		return true;
-	}
-	return false;
-}
-
 struct job_entry *job_queue_add(struct server *server, uint32_t owner, uid_t uid, uint64_t id)
 {
 	struct job_queue *queue = &server->jobs;
@@ -90,7 +68,7 @@ struct job_entry *job_queue_add(struct server *server, uint32_t owner, uid_t uid
 
 	if (!user)
 		return NULL;
-	if (!queue->n_free && queue->n_used == JOB_QUEUE_MAX && !queue_forget_oldest(server)) {
+	if (!queue->n_free && queue->n_used == JOB_QUEUE_MAX) {
 		users_remove_job(&server->users, user);
 		return NULL;
 	}
@@ -114,16 +92,6 @@ struct job_entry *job_queue_add(struct server *server, uint32_t owner, uid_t uid
 	return entry;
 }
 
-static void queue_release(struct server *server, struct job_entry *entry)
-{
-	event_source_remove(&entry->gone);
-	entry->pidfd = fd_close(entry->pidfd);
-	users_remove_job(&server->users, entry->user);
-	entry->user = NULL;
-	pods_release(&server->pods, entry->owner);
-	server->jobs.n_live--;
-}
-
 void job_queue_own(struct server *server, struct job_entry *entry, const struct peer *peer)
 {
 	pods_hold(&server->pods, job_queue_owner(peer));
@@ -133,7 +101,11 @@ void job_queue_own(struct server *server, struct job_entry *entry, const struct 
 
 void job_queue_drop(struct server *server, struct job_entry *entry)
 {
-	queue_release(server, entry);
+	event_source_remove(&entry->gone);
+	entry->pidfd = fd_close(entry->pidfd);
+	users_remove_job(&server->users, entry->user);
+	pods_release(&server->pods, entry->owner);
+	server->jobs.n_live--;
 	queue_free_slot(&server->jobs, entry);
 }
 
@@ -170,7 +142,7 @@ static void queue_on_gone(void *context, struct event_source *source, uint32_t e
 	(void)events;
 	if (entry->peer)
 		connections_receive_rest(server, entry->peer);
-	if (job_queue_find(server, id) == entry && entry->user)
+	if (job_queue_find(server, id) == entry)
 		job_ends_lost(server, entry);
 }
 
@@ -263,6 +235,18 @@ static int queue_compare_ids(const void *a, const void *b)
 	return ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
 }
 
+/* The oldest first. */
+static void queue_record_ended(struct job_queue *queue)
+{
+	struct job_record record = {.kind = JOB_RECORD_ENDED};
+	uint64_t first = u64_excess(queue->n_ended, JOB_RECORD_ENDED_MAX);
+
+	for (uint64_t i = first; i < queue->n_ended; i++) {
+		record.ended = queue->ended[i % JOB_RECORD_ENDED_MAX];
+		job_journal_write(&queue->journal, &record);
+	}
+}
+
 /* Ids rise in the file, so that a place is never claimed that was not given. */
 static void queue_write_anew(struct server *server)
 {
@@ -273,11 +257,12 @@ static void queue_write_anew(struct server *server)
 	if (!live)
 		return; /* the old file goes on */
 	for (uint32_t i = 0; i < queue->n_used; i++) {
-		if (queue->entries[i].user)
+		if (queue->entries[i].id)
 			live[n++] = &queue->entries[i];
 	}
 	qsort(live, n, sizeof(struct job_entry *), queue_compare_ids);
 	job_journal_begin(&queue->journal, queue->last_id);
+	queue_record_ended(queue);
 	for (uint32_t i = 0; i < n; i++)
 		queue_record_whole(server, live[i]);
 	job_journal_commit(&queue->journal);
@@ -347,17 +332,24 @@ static void queue_perform_one(struct server *server, const struct jobs_action *a
 		break;
 	case JOBS_ACTION_DONE:
 		job_ends_done(server, entry, action->end);
-		queue_release(server, entry);
-		job_ends_keep(server, entry);
+		job_queue_drop(server, entry);
 		break;
 	}
 }
 
 void job_queue_perform(struct server *server, const struct jobs_actions *actions)
 {
+	struct job_queue *queue = &server->jobs;
+
 	for (uint32_t i = 0; i < actions->n; i++)
 		queue_perform_one(server, &actions->at[i]);
-	if (job_journal_is_long(&server->jobs.journal, server->jobs.n_live))
+	for (uint32_t i = 0; i < actions->n; i++) {
+		if (actions->at[i].type == JOBS_ACTION_DONE)
+			(void)job_queue_step(server, NULL,
+					     &(struct jobs_event){.type = JOBS_EVENT_FORGET,
+								  .job = actions->at[i].job});
+	}
+	if (job_journal_is_long(&queue->journal, queue->n_live))
 		queue_write_anew(server);
 }
 
@@ -440,13 +432,13 @@ int job_queue_open(struct server *server)
 	queue->slots = calloc(JOB_QUEUE_MAX, sizeof(*queue->slots));
 	queue->entries = calloc(JOB_QUEUE_MAX, sizeof(*queue->entries));
 	queue->free = calloc(JOB_QUEUE_MAX, sizeof(*queue->free));
+	queue->ended = calloc(JOB_RECORD_ENDED_MAX, sizeof(*queue->ended));
 	queue->estimates = calloc(JOB_ESTIMATES_MAX, sizeof(*queue->estimates));
 	queue->journal = (struct job_journal){.fd = -1, .new_fd = -1};
-	if (!queue->slots || !queue->entries || !queue->free || !queue->estimates)
+	if (!queue->slots || !queue->entries || !queue->free || !queue->ended || !queue->estimates)
 		return -ENOMEM;
 	queue->due.on_due = queue_on_due;
 	queue->look.on_due = queue_on_look;
-	memset(queue->ended, 0xff, sizeof(queue->ended)); /* JOBS_NONE */
 	jobs_init(&queue->core, queue->slots, JOB_QUEUE_MAX, &server->settings.jobs.config);
 	job_estimates_open(server);
 	job_facts_config(server);
@@ -468,6 +460,7 @@ void job_queue_close(struct server *server)
 	job_estimates_save(server);
 	job_journal_close(&queue->journal);
 	free(queue->estimates);
+	free(queue->ended);
 	free(queue->free);
 	free(queue->entries);
 	free(queue->slots);

@@ -28,7 +28,6 @@
 #include <stdint.h>
 
 #define JOB_QUEUE_MAX     16384
-#define JOB_QUEUE_ENDED   256 /* jobs that are kept after their end */
 #define JOB_QUEUE_BUCKETS 4096
 #define JOB_ESTIMATES_MAX 1024
 #define JOB_LOOK_NS       (10 * CLOCK_NS_PER_MS)
@@ -43,12 +42,12 @@ struct job_entry {
 	struct nvshare_submit submit;
 	struct nvshare_gang gang; /* size 0: none */
 	struct job_process process;
-	uid_t uid;                /* in a pod: of its container, which chose it */
-	uint32_t owner;           /* daemon/jobs/job_queue.c: job_queue_owner() */
-	uint32_t words_owner;     /* the same words of another one are other words: owner; or, where
-				   * a restart could not tell it, job_record_owner_before() */
-	struct user *user;        /* server::users; NULL: the job has ended */
-	int pidfd;                /* -1: the job has ended */
+	uid_t uid;            /* in a pod: of its container, which chose it */
+	uint32_t owner;       /* daemon/jobs/job_queue.c: job_queue_owner() */
+	uint32_t words_owner; /* the same words of another one are other words: owner; or, where
+			       * a restart could not tell it, job_record_owner_before() */
+	struct user *user;    /* server::users */
+	int pidfd;
 	struct event_source gone; /* pidfd */
 	struct peer *peer;        /* that hears of it; NULL: none is connected */
 	uint64_t memory;          /* bytes that it needs */
@@ -99,7 +98,9 @@ struct job_queue {
 	bool is_restoring;         /* no job starts before all are there again */
 	uint32_t buckets[JOB_QUEUE_BUCKETS];
 	uint64_t last_id;
-	uint32_t ended[JOB_QUEUE_ENDED]; /* a ring of slots, the oldest at n_ended */
+	/* Those that have left the core: a ring of JOB_RECORD_ENDED_MAX, the next one at n_ended.
+	 */
+	struct job_record_ended *ended;
 	uint64_t n_ended;
 	struct job_entry *started; /* utlist */
 	bool has_gang_shrunk; /* a job of a gang has ended: job_programs_look() tells the others */
@@ -138,7 +139,7 @@ void job_queue_config(struct server *server);
 /* Whether jobs wait that others' memory may be in the way of. */
 bool job_queue_is_waiting(const struct server *server);
 
-/* NULL: there is no such job. */
+/* NULL: there is no such job, or it has ended: job_ends_find(). */
 struct job_entry *job_queue_find(struct server *server, uint64_t id);
 
 /* The number of the user that a connection's jobs and programs count for. */
@@ -151,11 +152,8 @@ void job_queue_own(struct server *server, struct job_entry *entry, const struct 
  * people.
  */
 struct job_entry *job_queue_add(struct server *server, uint32_t owner, uid_t uid, uint64_t id);
-/* It never became a job. */
+/* It never became a job, or has left the core. */
 void job_queue_drop(struct server *server, struct job_entry *entry);
-
-/* A job that has ended and that nobody waits for is forgotten. */
-void job_queue_forget_ended(struct server *server, struct job_entry *entry);
 
 /* Steps the core. event->job is entry's. 0 or JOBS_E_*. */
 int job_queue_step(struct server *server, struct job_entry *entry, struct jobs_event *event);

@@ -34,12 +34,15 @@ static const size_t body_size[JOB_RECORD_KIND_COUNT_] = {
 	[JOB_RECORD_END] = sizeof(struct job_record_number),
 	[JOB_RECORD_SUBMIT_GANG] = sizeof(struct job_record_member),
 	[JOB_RECORD_TIME] = sizeof(struct job_record_time),
+	[JOB_RECORD_ENDED] = sizeof(struct job_record_ended),
 };
-_Static_assert(sizeof(struct record_header) + sizeof(struct job_record_member) <=
-		       JOB_RECORD_SIZE_MAX,
+_Static_assert(sizeof(struct job_record_ended) <= sizeof(struct job_record_member) &&
+		       sizeof(struct record_header) + sizeof(struct job_record_member) <=
+			       JOB_RECORD_SIZE_MAX,
 	       "the longest record");
 _Static_assert(sizeof(struct job_record_place) % 8 == 0 &&
 		       sizeof(struct job_record_member) % 8 == 0 &&
+		       sizeof(struct job_record_ended) % 8 == 0 &&
 		       sizeof(struct job_record_open) % 8 == 0,
 	       "records keep their alignment");
 
@@ -89,6 +92,19 @@ static bool member_is_good(const struct job_record_member *member)
 	       msg_decode(&msg, size, MSG_TO_SCHEDULER, &checked) == 0;
 }
 
+/* The same rules as for the messages that tell of it. */
+static bool ended_is_good(const struct job_record_ended *ended)
+{
+	struct msg msg, checked;
+	size_t size = msg_encode(NVSHARE_MSG_JOB, 0, &ended->job, &msg);
+
+	if (msg_decode(&msg, size, MSG_TO_TOOL, &checked) != 0 || !ended->job.job ||
+	    ended->job.state != NVSHARE_JOB_DONE || ended->job.end == NVSHARE_JOB_END_NOT)
+		return false;
+	size = msg_encode(NVSHARE_MSG_JOB_GANG, 0, &ended->gang, &msg);
+	return !ended->gang.size || msg_decode(&msg, size, MSG_TO_TOOL, &checked) == 0;
+}
+
 int job_record_read(const uint8_t *bytes, size_t len, size_t *at, struct job_record *ret_record)
 {
 	uint8_t copy[JOB_RECORD_SIZE_MAX];
@@ -117,6 +133,8 @@ int job_record_read(const uint8_t *bytes, size_t len, size_t *at, struct job_rec
 	    !place_is_good(&record.place))
 		return JOB_RECORD_E_BAD;
 	if (record.kind == JOB_RECORD_SUBMIT_GANG && !member_is_good(&record.member))
+		return JOB_RECORD_E_BAD;
+	if (record.kind == JOB_RECORD_ENDED && !ended_is_good(&record.ended))
 		return JOB_RECORD_E_BAD;
 	if (record.kind == JOB_RECORD_START &&
 	    !memchr(record.start.gpu, '\0', sizeof(record.start.gpu)))
@@ -166,6 +184,22 @@ static int replay_submit(struct job_replay *replay, const struct job_record_plac
 	return 0;
 }
 
+static int replay_end(struct job_replay *replay, const struct job_record_ended *ended)
+{
+	struct job_replay_job *job = replay_find(replay, ended->job.job);
+
+	if (!replay->ended)
+		replay->ended = calloc(JOB_RECORD_ENDED_MAX, sizeof(*replay->ended));
+	if (!replay->ended)
+		return -ENOMEM;
+	replay->ended[replay->n_ended++ % JOB_RECORD_ENDED_MAX] = *ended;
+	if (job)
+		job->place.memory = 0; /* its id keeps its place in the order */
+	if (ended->job.job > replay->open.last_id)
+		replay->open.last_id = ended->job.job;
+	return 0;
+}
+
 static int replay_change(struct job_replay *replay, const struct job_record *record)
 {
 	/* All bodies begin with the id. */
@@ -197,6 +231,7 @@ static int replay_change(struct job_replay *replay, const struct job_record *rec
 	case JOB_RECORD_OPEN:
 	case JOB_RECORD_SUBMIT:
 	case JOB_RECORD_SUBMIT_GANG:
+	case JOB_RECORD_ENDED:
 	case JOB_RECORD_KIND_COUNT_:
 		break;
 	}
@@ -240,6 +275,8 @@ int job_replay(struct job_replay *replay, const uint8_t *bytes, size_t len, size
 			r = replay_submit(replay, &record.place, &none);
 		else if (record.kind == JOB_RECORD_SUBMIT_GANG)
 			r = replay_submit(replay, &record.member.place, &record.member.gang);
+		else if (record.kind == JOB_RECORD_ENDED)
+			r = replay_end(replay, &record.ended);
 		else
 			r = replay_change(replay, &record);
 		if (!r)
@@ -260,6 +297,7 @@ uint64_t job_replay_counted_ns(const struct job_replay_job *job, uint64_t now_ns
 void job_replay_deinit(struct job_replay *replay)
 {
 	free(replay->jobs);
+	free(replay->ended);
 	*replay = (struct job_replay){.n = 0};
 }
 

@@ -23,6 +23,9 @@
 #define JOB_RECORD_VERSION  1u
 #define JOB_RECORD_BOOT_LEN 40
 
+/* So many jobs are kept after their end, the last ones. */
+#define JOB_RECORD_ENDED_MAX 256
+
 enum job_record_kind {
 	JOB_RECORD_OPEN,        /* the first one; open */
 	JOB_RECORD_SUBMIT,      /* place */
@@ -30,9 +33,10 @@ enum job_record_kind {
 	JOB_RECORD_RETRY,       /* place, without a GPU again */
 	JOB_RECORD_COUNTED,     /* number: ns of its time limit; of older schedulers */
 	JOB_RECORD_CANCEL,      /* number: it is to end */
-	JOB_RECORD_END,         /* number */
+	JOB_RECORD_END,         /* number; of older schedulers */
 	JOB_RECORD_SUBMIT_GANG, /* member: a SUBMIT of a job with a gang */
 	JOB_RECORD_TIME,        /* time: it has started, or its time stands still or goes on */
+	JOB_RECORD_ENDED,       /* ended: it has, now or before the file was written anew */
 	JOB_RECORD_KIND_COUNT_
 };
 
@@ -82,6 +86,12 @@ struct job_record_time {
 	uint64_t is_counting; /* its time goes on from then */
 };
 
+/* All that can be asked of a job after its end. */
+struct job_record_ended {
+	struct nvshare_job job;       /* job 0: none */
+	struct nvshare_job_gang gang; /* as of then; size 0: none */
+};
+
 struct job_record {
 	enum job_record_kind kind;
 	union {
@@ -91,6 +101,7 @@ struct job_record {
 		struct job_record_start start;
 		struct job_record_number number;
 		struct job_record_time time;
+		struct job_record_ended ended;
 	};
 };
 
@@ -132,6 +143,9 @@ uint64_t job_replay_counted_ns(const struct job_replay_job *job, uint64_t now_ns
 /* Zeroed: empty. job_replay_deinit() frees. */
 struct job_replay {
 	struct job_record_open open;
+	struct job_record_ended *ended; /* a ring of JOB_RECORD_ENDED_MAX, the next one at n_ended;
+					 * NULL: n_ended is 0 */
+	uint64_t n_ended;
 	struct job_replay_job *jobs; /* by id, which rises */
 	size_t n, size;
 };

@@ -2,6 +2,7 @@
 #include "daemon/jobs/job_restore.h"
 
 #include "core/u64.h"
+#include "daemon/jobs/job_ends.h"
 #include "daemon/jobs/job_gpus.h"
 #include "daemon/jobs/job_submit.h"
 #include "daemon/server.h"
@@ -73,7 +74,7 @@ static void restore_one(struct server *server, const struct job_replay_job *job)
 		(void)log_errno(LOG_LEVEL_WARN, pidfd,
 				"cannot look at process %d, so the place of job %llu is lost",
 				(int)place->pid, (unsigned long long)place->id);
-	if (pidfd < 0 || gpu == SCHED_GPUS_MAX)
+	if (gpu == SCHED_GPUS_MAX)
 		return;
 	owner = restore_owner(server, place, pidfd, &pod);
 	entry = job_queue_add(server, owner, place->uid, place->id);
@@ -100,13 +101,23 @@ static void restore_one(struct server *server, const struct job_replay_job *job)
 		memcpy(entry->gpu_uuid, job->gpu, sizeof(entry->gpu_uuid));
 		DL_APPEND(server->jobs.started, entry);
 	}
-	job_queue_watch(server, entry, pidfd);
+	if (pidfd >= 0)
+		job_queue_watch(server, entry, pidfd);
 	pidfd = -1; /* taken by entry */
 	if (job->is_cancelled) {
 		entry->is_cancelled = true;
 		(void)job_queue_step(server, entry,
 				     &(struct jobs_event){.type = JOBS_EVENT_CANCEL});
 	}
+}
+
+/* It has ended while no scheduler was there. */
+static void restore_gone(struct server *server, const struct job_replay_job *job)
+{
+	struct job_entry *entry = job_queue_find(server, job->place.id);
+
+	if (entry && entry->pidfd < 0)
+		job_ends_lost(server, entry);
 }
 
 /* All are there again, so it shows which gangs are over. */
@@ -125,8 +136,13 @@ void job_restore(struct server *server)
 
 	job_journal_read(&queue->journal, server->admission.listener.dir_fd, &replay);
 	queue->last_id = replay.open.last_id;
+	queue->n_ended = replay.n_ended;
+	if (replay.ended)
+		memcpy(queue->ended, replay.ended, JOB_RECORD_ENDED_MAX * sizeof(*queue->ended));
 	for (size_t i = 0; i < replay.n; i++)
 		restore_one(server, &replay.jobs[i]);
+	for (size_t i = 0; i < replay.n; i++)
+		restore_gone(server, &replay.jobs[i]);
 	for (size_t i = 0; i < replay.n; i++)
 		restore_tried(server, &replay.jobs[i]);
 	queue->n_restored = queue->n_live;

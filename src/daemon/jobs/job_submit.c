@@ -275,7 +275,7 @@ static struct job_entry *submit_find_orphan(struct server *server,
 	for (uint32_t i = 0; i < queue->n_used; i++) {
 		struct job_entry *entry = &queue->entries[i];
 
-		if (entry->user && entry->is_restored && !entry->peer &&
+		if (entry->id && entry->is_restored && !entry->peer &&
 		    entry->process.pid == process->pid && entry->process.ticks == process->ticks &&
 		    !memcmp(&entry->submit, submit, sizeof(*submit)) &&
 		    !memcmp(&entry->gang, gang, sizeof(*gang)))

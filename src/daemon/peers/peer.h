@@ -49,9 +49,9 @@ enum peer_stage {
 	PEER_STAGE_CLEAN,
 	PEER_STAGE_GANGS,
 	PEER_STAGE_WAITS,
-	PEER_STAGE_JOBS, /* GET_JOBS: those that do not wait, by slot; then the queue, by position
-			  */
-	PEER_STAGE_QUEUE,
+	PEER_STAGE_JOBS,  /* GET_JOBS: those that do not wait, by slot */
+	PEER_STAGE_ENDED, /* then those that have ended, by their places in the ring */
+	PEER_STAGE_QUEUE, /* then the queue, by position */
 	PEER_STAGE_END
 };
 

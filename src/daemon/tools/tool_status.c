@@ -257,8 +257,8 @@ void tool_status_continue(struct server *server, struct peer *peer)
 
 	/* A packet that does not go out is queued. The cursor waits until it has gone. */
 	for (unsigned int i = 0; i < PACKETS_A_TURN; i++) {
-		bool is_jobs = peer->cursor.stage == PEER_STAGE_JOBS ||
-			       peer->cursor.stage == PEER_STAGE_QUEUE;
+		bool is_jobs = peer->cursor.stage >= PEER_STAGE_JOBS &&
+			       peer->cursor.stage <= PEER_STAGE_QUEUE;
 
 		if (peer->cursor.stage == PEER_STAGE_NONE || peer->queue_len || peer->is_closing)
 			return;
