@@ -859,6 +859,7 @@ static bool job_timers(struct job_model *model, const struct jobs_actions *actio
 			job->state = JOBS_QUEUED;
 			job->end = JOBS_END_NOT;
 			job->queued_ns = model->now_ns;
+			job_model_stand(model); /* where it stood before counts no more */
 		} else if (job_is_over(model, job)) {
 			job->state = JOBS_DONE;
 			job->end = JOBS_END_FAILED;
