@@ -545,6 +545,33 @@ static void a_gang_that_can_never_start_is_refused(void **state)
 	assert_waits(1, JOBS_WAIT_GANG, 0);
 }
 
+/* Turns bring no bytes of a critical job. */
+static void a_member_that_takes_turns_needs_what_a_critical_one_leaves(void **state)
+{
+	static const struct {
+		uint64_t critical_gib, turns_gib;
+		int r;
+	} rows[] = {{90, 10, 0}, {90, 11, JOBS_E_GANG_NEVER}, {50, 51, JOBS_E_GANG_NEVER}};
+
+	(void)state;
+	for (uint32_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		struct jobs_event event;
+
+		job_rig_init(&rig, 1, 0);
+		event = job_rig_job(&rig, 0, rows[k].critical_gib);
+		event.request.gang = 1;
+		event.request.gang_size = 2;
+		event.request.is_whole = event.request.is_critical = true;
+		assert_int_equal(job_rig_step(&rig, event), 0);
+		event = job_rig_job(&rig, 1, rows[k].turns_gib);
+		event.request.gang = 1;
+		event.request.gang_size = 2;
+		assert_int_equal(job_rig_step(&rig, event), rows[k].r);
+		if (rows[k].r == 0)
+			STARTS(0, 1);
+	}
+}
+
 /* Each on its best GPU, they would leave no place for the last one. */
 static void a_gang_of_unlike_members_starts_at_once_on_an_empty_node(void **state)
 {
@@ -646,6 +673,7 @@ int main(void)
 		cmocka_unit_test(a_retry_that_waits_ends_with_its_gang),
 		cmocka_unit_test(a_gang_that_can_never_start_is_refused),
 		cmocka_unit_test(a_round_that_can_never_start_is_refused_while_the_gang_runs),
+		cmocka_unit_test(a_member_that_takes_turns_needs_what_a_critical_one_leaves),
 		cmocka_unit_test(a_gang_of_unlike_members_starts_at_once_on_an_empty_node),
 		cmocka_unit_test(a_gang_has_a_limit_of_members),
 		cmocka_unit_test(the_largest_gang_starts_in_one_step),

@@ -291,6 +291,30 @@ static void a_job_that_waits_for_room_is_passed_for_a_while(void **state)
 	assert_true(job_rig_did(&rig, 4, JOBS_ACTION_START)->gpu == 0);
 }
 
+/* Programs leave too little room for it, but would take turns with it if the job was not there. */
+static void a_job_that_takes_turns_books_the_gpu_of_a_critical_job(void **state)
+{
+	struct place_gpu facts = job_rig_card(100 * GIB, 0);
+	struct jobs_event event;
+
+	(void)state;
+	job_rig_init(&rig, 1, 0);
+	facts.others = 50 * GIB;
+	facts.n_others = 1;
+	assert_int_equal(job_rig_gpu(&rig, 0, facts), 0);
+	event = job_rig_job(&rig, 0, 30);
+	event.request.is_whole = event.request.is_critical = true;
+	assert_int_equal(job_rig_step(&rig, event), 0);
+	allocate(0, 30);
+	job_rig_submit(&rig, 1, 80);
+	job_rig_at(&rig, rig.now + rig.config.pass_ns);
+	job_rig_submit(&rig, 2, 10);
+	STARTS(0);
+	assert_int_equal(job_rig_status(&rig, 1).booked, 0);
+	finish(0);
+	STARTS(0, 1, 2);
+}
+
 /* Else jobs of one owner that keep apart would close a GPU to everybody. */
 static void a_job_that_keeps_apart_from_its_own_books_nothing(void **state)
 {
@@ -546,6 +570,7 @@ int main(void)
 		cmocka_unit_test(a_place_for_one_gpu_alone_is_waited_for_without_harm_to_others),
 		cmocka_unit_test(a_dry_run_explains_and_changes_nothing),
 		cmocka_unit_test(a_job_that_waits_for_room_is_passed_for_a_while),
+		cmocka_unit_test(a_job_that_takes_turns_books_the_gpu_of_a_critical_job),
 		cmocka_unit_test(a_job_that_keeps_apart_from_its_own_books_nothing),
 		cmocka_unit_test(a_booking_ends_with_its_job),
 		cmocka_unit_test(a_job_that_goes_before_is_not_kept_off_by_a_booking),

@@ -310,6 +310,28 @@ static void a_gpu_that_jobs_will_leave_can_be_waited_for(void **state)
 	assert_false(place_can_empty(&place, 1, &request));
 }
 
+/* Whether the bytes of critical jobs count follows from the load that is asked about. */
+static void turns_beside_critical_jobs_depend_on_the_load_that_is_given(void **state)
+{
+	static const struct {
+		uint64_t running_gib, given_gib; /* of critical jobs */
+		bool can;
+	} rows[] = {{0, 0, true},  {0, 20, true},  {0, 21, false},
+		    {21, 0, true}, {21, 20, true}, {21, 21, false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct place_load load = {.n_jobs = 1, .critical = rows[i].given_gib * GIB};
+		struct place_request request = request_of(60);
+
+		place_reset(PLACE_PRESET_BALANCED, 1);
+		place.gpu[0].facts.others = 70 * GIB;
+		place.gpu[0].load.critical = rows[i].running_gib * GIB;
+		assert_int_equal(place_can_beside(&place, 0, &load, &request), rows[i].can);
+		assert_true(place_can_empty(&place, 0, &request));
+	}
+}
+
 static void the_reason_for_all_is_the_one_that_may_end_first(void **state)
 {
 	(void)state;
@@ -477,6 +499,7 @@ int main(void)
 		cmocka_unit_test(nobody_takes_turns_with_bytes_of_others_than_clients),
 		cmocka_unit_test(nobody_takes_turns_with_bytes_of_critical_programs),
 		cmocka_unit_test(a_gpu_that_jobs_will_leave_can_be_waited_for),
+		cmocka_unit_test(turns_beside_critical_jobs_depend_on_the_load_that_is_given),
 		cmocka_unit_test(the_reason_for_all_is_the_one_that_may_end_first),
 		cmocka_unit_test(the_best_gpu_is_chosen),
 		cmocka_unit_test(a_gpu_remembers_two_models_the_least_recently_used_one_goes),

@@ -140,11 +140,11 @@ static void place_add_parts(const struct place *place, uint32_t gpu,
 }
 
 /* Whether the job, which does not fit, may start all the same. */
-static bool place_may_turn(const struct place *place, uint32_t gpu,
+static bool place_may_turn(const struct place *place, uint32_t gpu, const struct place_load *load,
 			   const struct place_request *request, const struct place_score *s)
 {
-	const struct place_slot *slot = &place->gpu[gpu];
-	uint64_t fixed = slot->facts.external + slot->facts.critical + slot->load.critical;
+	const struct place_gpu *facts = &place->gpu[gpu].facts;
+	uint64_t fixed = facts->external + facts->critical + load->critical;
 
 	if (request->is_whole || request->need > u64_excess(s->total, s->margin + fixed))
 		return false;
@@ -153,6 +153,7 @@ static bool place_may_turn(const struct place *place, uint32_t gpu,
 
 /* Reasons that last stand before those that pass, so that the answer is the one that matters. */
 static enum place_reason place_reason(const struct place *place, uint32_t gpu,
+				      const struct place_load *load,
 				      const struct place_request *request,
 				      const struct place_score *s)
 {
@@ -173,7 +174,7 @@ static enum place_reason place_reason(const struct place *place, uint32_t gpu,
 		return PLACE_APART;
 	if (s->degree > 0 && s->n_on >= s->degree)
 		return PLACE_FULL;
-	if (!s->is_fit && !place_may_turn(place, gpu, request, s))
+	if (!s->is_fit && !place_may_turn(place, gpu, load, request, s))
 		return PLACE_NO_ROOM;
 	if (request->booked & bit)
 		return PLACE_BOOKED;
@@ -199,7 +200,7 @@ static void place_score_gpu(const struct place *place, uint32_t gpu, const struc
 	ret->n_on = facts->n_others + load->n_jobs;
 	ret->degree = facts->degree;
 	ret->is_fit = u64_excess(ret->free, ret->margin) >= request->need;
-	ret->reason = place_reason(place, gpu, request, ret);
+	ret->reason = place_reason(place, gpu, load, request, ret);
 	/* A queue asks about many jobs that cannot start, and divisions are most of the cost. */
 	if (ret->reason == PLACE_OK || request->is_explained)
 		place_add_parts(place, gpu, request, now_ns, ret);
