@@ -218,8 +218,9 @@ static bool admit_beside(struct sched *sched, uint32_t client, uint32_t head)
 	    g->coming.n >= (head == SCHED_NONE ? TURN_COMING_MAX : TURN_PASSERS_MAX) ||
 	    !fit_beside(sched, client))
 		return false;
-	/* A sleeper passes within its bounds: early_admit(). */
-	if (is_guest && sched->clients[client].waking == SCHED_WAKING_SOON && sleeper_is_on(sched))
+	/* A sleeper passes within its bounds: early_admit(), which lets none pass a gang. */
+	if (is_guest && !gang_is_bound(sched, head) &&
+	    sched->clients[client].waking == SCHED_WAKING_SOON && sleeper_is_on(sched))
 		return false;
 	plan_beside(sched, client);
 	/* The displaced client is to be back soon, whoever passes it. */

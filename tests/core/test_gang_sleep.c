@@ -561,6 +561,25 @@ static void others_wait_while_a_gang_makes_way(void **state)
 	assert_int_equal(rig_state(&rig, OTHER_1), SCHED_CLIENT_WAITING);
 }
 
+/* SMALL_1 lacks host memory when its visit is over, so the gang cannot come back yet. */
+static void a_sleeper_comes_while_a_gang_that_made_way_cannot_come_back(void **state)
+{
+	(void)state;
+	begin_with_running_gang();
+	ask(SMALL_1);
+	wait_for(SMALL_1);
+	rig_at(&rig, rig.now + 3 * S);
+	assert_true(sched_has_drop(&rig.clients[SMALL_1]));
+	rig_clear(&rig);
+	assert_int_equal(rig_fail_as(&rig, SMALL_1, 3, true), 0);
+	obey();
+	assert_true(rig.clients[SMALL_1].is_retrying);
+	assert_true(rig.clients[LARGE_0].is_displaced && !runs(LARGE_0));
+	ask(SMALL_0);
+	obey();
+	assert_true(runs(SMALL_0) && rig.clients[SMALL_0].is_guest);
+}
+
 /* The only member of a gang makes way as a client without one does. */
 static void a_gang_that_is_not_bound_keeps_no_gpu(void **state)
 {
@@ -619,6 +638,7 @@ int main(void)
 		TEST(gpus_that_watch_each_other_sleep),
 		TEST(a_critical_client_comes_while_a_gang_makes_way),
 		TEST(others_wait_while_a_gang_makes_way),
+		TEST(a_sleeper_comes_while_a_gang_that_made_way_cannot_come_back),
 		TEST(a_gang_that_is_not_bound_keeps_no_gpu),
 		TEST(a_gang_that_comes_apart_keeps_no_gpu),
 	};
