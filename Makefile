@@ -353,7 +353,7 @@ check-unit: $(ALL_UNIT_TESTS) ## unit tests of every module (add SAN=address,und
 # Simulation of scheduler and leases: one seed is the whole run. Replay: make sim SEED=n SEEDS=1
 SEED  ?= 1
 SEEDS ?= $(if $(SAN),60,200)
-.PHONY: sim check-sim check-sim-sched check-sim-gangs check-sim-share check-sim-jobs check-sim-orion check-sim-pool check-exhaustive check-exhaustive-gangs \
+.PHONY: sim sim-fresh check-sim check-sim-sched check-sim-gangs check-sim-share check-sim-jobs check-sim-orion check-sim-pool check-exhaustive check-exhaustive-gangs \
     check-exhaustive-share check-exhaustive-jobs sim-fleet check-fleet
 $(sim_programs): $(B)/tests/sim/%: $(B)/tests/sim/%.o $(B)/libtest.a $(B)/libcore.a
 	$(LINK) -o $@ $^ -lm
@@ -375,21 +375,31 @@ $(B)/tests/sim/gangs/%.o: tests/sim/%.c
 $(B)/tests/sim/small/%.o: tests/sim/%.c
 	@mkdir -p $(@D)
 	$(COMPILE) -DWORLD_SMALL -c -o $@ $<
-sim: $(B)/tests/sim/sim_sched $(B)/tests/sim/sim_share $(B)/tests/sim/sim_jobs $(B)/tests/sim/sim_orion $(B)/tests/sim/sim_pool ## simulate SEEDS seeds from SEED on
-	$(B)/tests/sim/sim_sched $(SEED) $(SEEDS)
-	$(B)/tests/sim/sim_share $(SEED) $(SEEDS)
-	$(B)/tests/sim/sim_jobs $(SEED) $(SEEDS)
-	$(B)/tests/sim/sim_orion $(SEED) $(SEEDS)
-	$(B)/tests/sim/sim_pool $(SEED) $(SEEDS)
+SIMS ?= sched gangs share jobs orion pool
+sims := $(SIMS:%=$(B)/tests/sim/sim_%)
+sim: $(sims) ## simulate SEEDS seeds from SEED on
+	@for program in $(sims); do $$program $(SEED) $(SEEDS) || exit; done
+# Each day has ten thousand seeds of its own. SIMS: some of the programs.
+sim-fresh: SEED = $(shell date +%Y%m%d)0000
+sim-fresh: SEEDS = 5000
+sim-fresh: $(sims) ## simulate seeds that nobody has run, on all processors
+	@scripts/sim-fresh $(SEED) $(SEEDS) $(sims)
 # Each program has one thread and no clock, so make -j may run them side by side.
 check-sim: check-corpus check-sim-sched check-sim-gangs check-sim-share check-sim-jobs check-sim-orion check-sim-pool check-fleet check-exhaustive check-exhaustive-gangs \
     check-exhaustive-share check-exhaustive-jobs
+# Seeds that have found a fault follow the others.
+found_sched := 7770231
+found_gangs := 7770203
+found_jobs  := 7770011 7770012 7770680
+run_found = $(foreach seed,$(found_$(1)),$(B)/tests/sim/sim_$(1) $(seed) 1 &&) true
 check-sim-sched: $(B)/tests/sim/sim_sched
 	$< $(SEED) $(SEEDS)
+	$(call run_found,sched)
 check-sim-share: $(B)/tests/sim/sim_share
 	$< $(SEED) $(if $(SAN),12,100)
 check-sim-jobs: $(B)/tests/sim/sim_jobs
 	$< $(SEED) $(if $(SAN),10,40)
+	$(call run_found,jobs)
 check-sim-orion: $(B)/tests/sim/sim_orion
 	$< $(SEED) $(if $(SAN),20,200)
 check-sim-pool: $(B)/tests/sim/sim_pool
@@ -401,6 +411,7 @@ sim-fleet: $(B)/tests/sim/sim_fleet ## 1,000 nodes of 8 GPUs for a day, shared i
 	$<
 check-sim-gangs: $(B)/tests/sim/sim_gangs
 	$< $(SEED) $(if $(SAN),60,600)
+	$(call run_found,gangs)
 check-exhaustive: $(B)/tests/sim/exhaustive
 	$< $(if $(SAN),5,6)
 check-exhaustive-gangs: $(B)/tests/sim/exhaustive_gangs

@@ -17,8 +17,7 @@ struct world world;
 void share_on_abort(int number)
 {
 	char text[96];
-	int n = snprintf(text, sizeof(text), "sim_share: failed with seed %" PRIu64 "\n",
-			 world.seed);
+	int n = snprintf(text, sizeof(text), "sim_share: failed: SEED=%" PRIu64 "\n", world.seed);
 
 	(void)number;
 	if (n > 0)

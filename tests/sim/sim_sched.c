@@ -23,8 +23,10 @@
 #include <unistd.h>
 
 #ifdef WORLD_WIDE
+#define NAME    "sim_gangs"
 #define CALM_NS (600 * S) /* from then on no faults, and nobody new */
 #else
+#define NAME    "sim_sched"
 #define CALM_NS (3000 * S) /* the same */
 #endif
 #define END_NS    (400000 * S) /* by then all have ended */
@@ -566,9 +568,7 @@ static uint64_t current_seed;
 static void on_abort(int sig)
 {
 	(void)sig;
-	dprintf(STDERR_FILENO,
-		"sim_sched: failed, replay with: make sim SEED=%" PRIu64 " SEEDS=1\n",
-		current_seed);
+	dprintf(STDERR_FILENO, NAME ": failed: SEED=%" PRIu64 "\n", current_seed);
 }
 
 int main(int argc, char **argv)
@@ -579,7 +579,7 @@ int main(int argc, char **argv)
 	struct result all = {0};
 
 	signal(SIGABRT, on_abort);
-	printf("sim_sched: SEED=%" PRIu64 " SEEDS=%" PRIu64 "\n", seed, n_seeds);
+	printf(NAME ": SEED=%" PRIu64 " SEEDS=%" PRIu64 "\n", seed, n_seeds);
 	(void)fflush(stdout);
 	for (uint64_t i = 0; i < n_seeds; i++) {
 		int faults = (int)((seed + i) % 16);
@@ -611,11 +611,12 @@ int main(int argc, char **argv)
 			       seed + i, faults, a.n_steps, a.n_spawned, a.n_grants, a.n_drops,
 			       a.n_hung, a.n_refused, a.wait_max_ns / S, a.end_ns / S);
 	}
-	printf("sim_sched: %" PRIu64 " seeds passed, 0 failed: %" PRIu64 " steps, %" PRIu64
-	       " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64 " hung, %" PRIu64
-	       " refused, %" PRIu64 " reports on the way, %" PRIu64 " restores in part, %" PRIu64
-	       " ahead of a stop, %" PRIu64 " told before their end, %" PRIu64
-	       " early after sleep, %" PRIu64 " drains, %" PRIu64 " that could not end\n",
+	printf(NAME ": %" PRIu64 " seeds passed, 0 failed: %" PRIu64 " steps, %" PRIu64
+		    " programs, %" PRIu64 " grants, %" PRIu64 " drops, %" PRIu64 " hung, %" PRIu64
+		    " refused, %" PRIu64 " reports on the way, %" PRIu64
+		    " restores in part, %" PRIu64 " ahead of a stop, %" PRIu64
+		    " told before their end, %" PRIu64 " early after sleep, %" PRIu64
+		    " drains, %" PRIu64 " that could not end\n",
 	       n_seeds, all.n_steps, all.n_spawned, all.n_grants, all.n_drops, all.n_hung,
 	       all.n_refused, all.n_progress, all.n_parts, all.n_ahead, all.n_told, all.n_early,
 	       all.n_drains, all.n_stuck);
