@@ -12,7 +12,7 @@
 #include "core/jobs/jobs.h"
 
 #define JOB_MODEL_JOBS   64
-#define JOB_MODEL_OWNERS 8
+#define JOB_MODEL_OWNERS 9
 
 struct job_model_job {
 	enum jobs_state state;

@@ -38,6 +38,7 @@
 #define RUN_NS   (4000 * S)
 /* The longest that a job is on a GPU: its phases, all of them frozen once, and its end. */
 #define ON_NS ((PHASES * 2 + 2) * PHASE_NS)
+#define RICH  (JOB_MODEL_OWNERS - 1) /* this owner comes last */
 
 struct sim_job {
 	bool is_open; /* submitted, and not done */
@@ -179,14 +180,14 @@ static void sim_must(struct jobs_event event)
 
 /* ---- users --------------------------------------------------------------------------- */
 
-static struct jobs_event sim_any_job(uint32_t job)
+static struct jobs_event sim_any_job(uint32_t job, uint32_t owner)
 {
 	static const uint32_t priorities[] = {50, 50, 50, 0, 100, 51};
 	struct jobs_event event = {.type = JOBS_EVENT_SUBMIT, .job = job};
 
 	event.id = ++sim.last_id;
 	event.since_ns = sim.now;
-	event.owner = (uint32_t)(sim_is_one_in(2) ? 0 : sim_below(sim.n_owners));
+	event.owner = owner;
 	event.priority = priorities[sim_below(sizeof(priorities) / sizeof(priorities[0]))];
 	event.n_retries = (uint32_t)sim_below(3);
 	event.limit_ns = sim_is_one_in(3) ? S + sim_below(300 * S) : 0;
@@ -194,7 +195,8 @@ static struct jobs_event sim_any_job(uint32_t job)
 		.need = (1 + sim_below(sim_is_one_in(3) ? 90 : 30)) * GIB,
 		.gpu = sim_is_one_in(4) ? (uint32_t)sim_below(sim.n_gpus) : PLACE_ANY,
 		.is_whole = sim_is_one_in(3),
-		.apart = sim_is_one_in(6) ? 1 + sim_below(2) : 0,
+		/* No two owners have the same number. */
+		.apart = sim_is_one_in(6) ? owner * 2 + 1 + sim_below(2) : 0,
 	};
 	if (sim.is_crowded) {
 		event.request.gpu = PLACE_ANY;
@@ -210,6 +212,11 @@ static struct jobs_event sim_any_job(uint32_t job)
 		event.request.gang_size = 1 + (uint32_t)event.request.gang;
 	}
 	return event;
+}
+
+static uint32_t sim_any_owner(void)
+{
+	return (uint32_t)(sim_is_one_in(2) ? 0 : sim_below(sim.n_owners));
 }
 
 static void sim_submit(struct jobs_event event)
@@ -407,7 +414,7 @@ static void sim_user_step(void)
 
 		assert(r == 0 || r == JOBS_E_NO_JOB);
 	} else if ((slot = sim_free_slot()) != JOBS_NONE) {
-		sim_submit(sim_any_job(slot));
+		sim_submit(sim_any_job(slot, sim_any_owner()));
 	}
 }
 
@@ -453,7 +460,7 @@ static void sim_begin(uint64_t seed)
 	sim.n_gpus = 1 + (uint32_t)sim_below(4);
 	sim.is_crowded = seed % 5 == 0;
 	sim.n_slots = sim.is_crowded ? JOB_MODEL_JOBS : 4 + (uint32_t)sim_below(30);
-	sim.n_owners = 1 + (uint32_t)sim_below(JOB_MODEL_OWNERS);
+	sim.n_owners = 1 + (uint32_t)sim_below(RICH);
 	sim.start_ns = sim.now = 1000 * S;
 	sim_set_config();
 	sim_init_jobs();
@@ -534,9 +541,8 @@ static void sim_check_starvation(void)
 				queued &= ~(1ull << i);
 		}
 		if (slot != JOBS_NONE && sim.now >= rich_ns) {
-			struct jobs_event event = sim_any_job(slot);
+			struct jobs_event event = sim_any_job(slot, RICH);
 
-			event.owner = 7;
 			event.priority = JOBS_PRIORITY_MAX;
 			event.request.is_whole = event.request.is_critical = false;
 			event.request.gpu = PLACE_ANY;

@@ -101,7 +101,9 @@ struct jobs_request {
 	bool is_whole;           /* waits for room */
 	bool is_critical;        /* its memory stays while it runs, so no turns bring it; needs
 				  * is_whole */
-	uint64_t apart;          /* a number: no two jobs with the same one share a GPU; 0: none */
+	uint64_t apart;          /* a number: no two jobs with the same one share a GPU; 0: none.
+				  * No two users have the same one, as a job waits for those of
+				  * its own user without a bound */
 	uint64_t gang;      /* a number: its owner's jobs with the same one are a gang; 0: none */
 	uint32_t gang_size; /* so many start together, 2 to JOBS_GANG_MAX; without a gang 0 */
 };
