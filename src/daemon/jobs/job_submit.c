@@ -112,16 +112,16 @@ static uint32_t submit_choose(const struct server *server, const struct jobs_req
 	return found;
 }
 
-/* FNV-1a. Words of other users are other words. */
+/* Words of other users are other words, whatever these are: half of the number is the owner. */
 static uint64_t submit_number(const char *word, uint32_t owner)
 {
-	uint64_t hash = 14695981039346656037u ^ owner;
+	uint32_t hash = 2166136261u; /* FNV-1a */
 
 	if (!*word)
 		return 0;
 	for (; *word; word++)
-		hash = (hash ^ (uint8_t)*word) * 1099511628211u;
-	return hash ? hash : 1;
+		hash = (hash ^ (uint8_t)*word) * 16777619u;
+	return (uint64_t)owner << 32 | (hash ? hash : 1);
 }
 
 static int submit_request(const struct server *server, const struct nvshare_submit *submit,
