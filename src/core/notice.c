@@ -151,7 +151,6 @@ void notice_beat(struct sched *sched, uint32_t client)
 	}
 	if (c->silent_ns != SCHED_NO_DEADLINE &&
 	    sched->now_ns - c->silent_ns >= sched->config.heartbeat_limit_ns) {
-		notice_forget(sched, client);
 		stop_hung(sched, client);
 		return;
 	}

@@ -57,7 +57,7 @@ static void queue_exit(struct sched *sched, uint32_t client)
 	heap_remove(sched->clients, &g->oldest, SCHED_NODE_AGE, client);
 }
 
-void queue_push(struct sched *sched, uint32_t client)
+void queue_renew(struct sched *sched, uint32_t client)
 {
 	struct sched_client *c = &sched->clients[client];
 
@@ -65,9 +65,22 @@ void queue_push(struct sched *sched, uint32_t client)
 	c->ticket = ++sched->gpus[c->gpu].n_tickets;
 	c->asked_ns = sched->now_ns;
 	c->is_aged = false;
+	owner_wait(sched, client);
+}
+
+void queue_push(struct sched *sched, uint32_t client)
+{
+	queue_renew(sched, client);
+	queue_push_kept(sched, client);
+}
+
+void queue_push_kept(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	/* Those who run may be others than when it was the head. */
 	c->due_ns = SCHED_NO_DEADLINE;
 	c->ready_ns = SCHED_NO_DEADLINE;
-	owner_wait(sched, client);
 	queue_push_again(sched, client);
 	sleeper_wait(sched, client);
 }

@@ -20,8 +20,11 @@
  * for memory; leaving it stops it.
  */
 void queue_push(struct sched *sched, uint32_t client);
-/* The same, to where it stood: its wait goes on. */
+/* The same, to where it stood: its wait goes on. kept: it was not there for a while. */
 void queue_push_again(struct sched *sched, uint32_t client);
+void queue_push_kept(struct sched *sched, uint32_t client);
+/* Of a client in no line: a new wait begins, now; it enters the queue later. */
+void queue_renew(struct sched *sched, uint32_t client);
 void queue_push_coming(struct sched *sched, uint32_t client);
 /* The wants of client have changed: the clock of its wait for memory starts, stops, or runs on. */
 void queue_bound(const struct sched *sched, struct sched_client *client);

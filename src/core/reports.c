@@ -128,10 +128,11 @@ void reports_bound(struct sched *sched, uint32_t client)
 static void wait_for_turn(struct sched *sched, uint32_t client)
 {
 	stop_set_state(sched, client, SCHED_CLIENT_WAITING);
+	queue_renew(sched, client);
 	if (sched->clients[client].is_hung)
 		policy_awake(sched, client, false);
 	else
-		queue_push(sched, client);
+		queue_push_kept(sched, client);
 }
 
 int reports_request(struct sched *sched, const struct sched_event *event)
@@ -437,5 +438,13 @@ int reports_alive(struct sched *sched, const struct sched_event *event)
 	if (sched->clients[event->client].state == SCHED_CLIENT_FREE)
 		return SCHED_E_NO_CLIENT;
 	stop_client_alive(sched, event->client);
+	return 0;
+}
+
+int reports_process(struct sched *sched, const struct sched_event *event)
+{
+	if (sched->clients[event->client].state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	stop_client_process(sched, event->client, event->is_stopped);
 	return 0;
 }

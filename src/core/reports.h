@@ -15,6 +15,7 @@ int reports_memory(struct sched *sched, const struct sched_event *event);
 /* Pauses a client, or resumes it. */
 int reports_pause(struct sched *sched, const struct sched_event *event);
 int reports_alive(struct sched *sched, const struct sched_event *event);
+int reports_process(struct sched *sched, const struct sched_event *event);
 
 /* A wait for memory has reached its bound: refused, if there is no end to it. */
 void reports_bound(struct sched *sched, uint32_t client);

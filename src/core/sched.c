@@ -504,6 +504,8 @@ static int sched_handle(struct sched *sched, const struct sched_event *event)
 		return on_ahead(sched, event);
 	case SCHED_EVENT_GANG:
 		return gang_join(sched, event);
+	case SCHED_EVENT_PROCESS:
+		return reports_process(sched, event);
 	case SCHED_EVENT_COUNT_:
 		break;
 	}

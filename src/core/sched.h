@@ -146,12 +146,14 @@ enum sched_event_type {
 	SCHED_EVENT_CLAIM,    /* client, claim: has changed */
 	SCHED_EVENT_USED,     /* client, gpu_ns: so much GPU time since it was told last */
 	SCHED_EVENT_DOUBT,    /* client, doubted: from now on */
-	SCHED_EVENT_PAUSE, /* client, is_paused: it may not run until it is resumed. Refused for a
-			    * client that takes no turns */
-	SCHED_EVENT_AHEAD, /* client, bytes: it copies ahead, and so many of its bytes on the card
-			    * are clean. is_done: it copies no more before it has run again. Also
-			    * the answer to SCHED_ACTION_AHEAD with 0 */
-	SCHED_EVENT_GANG,  /* client, gang, gang_size: it belongs to this gang from now on */
+	SCHED_EVENT_PAUSE,   /* client, is_paused: it may not run until it is resumed. Refused for a
+			      * client that takes no turns */
+	SCHED_EVENT_AHEAD,   /* client, bytes: it copies ahead, and so many of its bytes on the card
+			      * are clean. is_done: it copies no more before it has run again. Also
+			      * the answer to SCHED_ACTION_AHEAD with 0 */
+	SCHED_EVENT_GANG,    /* client, gang, gang_size: it belongs to this gang from now on */
+	SCHED_EVENT_PROCESS, /* client, is_stopped: its process was stopped (a signal, a debugger,
+			      * a frozen control group), or goes on */
 	SCHED_EVENT_COUNT_
 };
 
@@ -181,8 +183,9 @@ struct sched_event {
 	bool running;           /* JOIN: it has run until now without us */
 	bool fixed;             /* JOIN: can not take turns */
 	bool is_paused;
-	bool is_done;  /* AHEAD */
-	bool is_other; /* GPU: the index stands for another GPU than before */
+	bool is_stopped; /* PROCESS */
+	bool is_done;    /* AHEAD */
+	bool is_other;   /* GPU: the index stands for another GPU than before */
 	struct sched_memory memory;
 	struct sched_claim claim;
 	bool is_out;   /* GPU: it has an error; nobody gets a new grant there, or is stopped */
@@ -324,7 +327,8 @@ struct sched_client_status {
 	enum sched_early early;
 	uint32_t gpu, position;
 	uint32_t last_outcome;
-	bool hung, not_preemptible, fixed, growing, paused;
+	bool hung; /* does not answer, or its process is stopped */
+	bool not_preemptible, fixed, growing, paused;
 	struct sched_claim claim;
 	struct sched_memory memory;
 	uint64_t budget, since_ns, last_scheduled_ns, run_ns, used_ns, n_switches;

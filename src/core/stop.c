@@ -231,50 +231,83 @@ void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is
 	fit_change(sched, client);
 }
 
+/* It answers again, and waits where it stood. */
+static void stop_client_back(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	c->is_hung = false;
+	c->silent_ns = SCHED_NO_DEADLINE;
+	if (c->state > SCHED_CLIENT_IDLE)
+		policy_awake(sched, client, true);
+	if (sched_has_drop(c))
+		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
+	if (c->state == SCHED_CLIENT_WAITING || c->is_growing)
+		queue_push_kept(sched, client);
+	fit_change(sched, client);
+	act_report(sched, client, SCHED_REPORT_BACK, 0);
+}
+
 /*
  * A client that owes an answer is hung until it gives it, whatever else it says. To take it back
  * for a heartbeat would be to wait for the same answer again, and to report that each time.
  */
 void stop_client_alive(struct sched *sched, uint32_t client)
 {
-	struct sched_client *c = &sched->clients[client];
+	const struct sched_client *c = &sched->clients[client];
 
-	c->silent_ns = SCHED_NO_DEADLINE;
-	if (!c->is_hung || c->task != SCHED_TASK_NONE)
-		return;
-	c->is_hung = false;
-	if (c->state > SCHED_CLIENT_IDLE)
-		policy_awake(sched, client, true);
-	if ((c->state == SCHED_CLIENT_WAITING || c->is_growing) && c->line == SCHED_LINE_NONE)
-		queue_push(sched, client);
+	sched->clients[client].silent_ns = SCHED_NO_DEADLINE;
+	if (c->is_hung && c->task == SCHED_TASK_NONE)
+		stop_client_back(sched, client);
+}
+
+/*
+ * It does not answer: nothing waits for it, and it is passed over. What it has, and may take, stays
+ * charged. A client that waits keeps its place, and one that comes has lost its turn.
+ */
+static void stop_detach(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+	bool comes = c->line == SCHED_LINE_COMING;
+
+	notice_forget(sched, client);
+	forecast_forget(sched, client);
+	ahead_forget(sched, client);
+	queue_leave(sched, client);
+	if (comes)
+		queue_renew(sched, client);
+	if (c->state == SCHED_CLIENT_INCOMING)
+		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
+	c->is_hung = true;
+	policy_awake(sched, client, false);
+	c->answer_ns = SCHED_NO_DEADLINE;
 	fit_change(sched, client);
-	act_report(sched, client, SCHED_REPORT_BACK, 0);
 }
 
 void stop_hung(struct sched *sched, uint32_t client)
 {
-	struct sched_client *c = &sched->clients[client];
-
-	c->is_hung = true;
-	ahead_forget(sched, client);
-	policy_awake(sched, client, false);
-	c->answer_ns = SCHED_NO_DEADLINE;
-	queue_leave(sched, client);
-	fit_change(sched, client);
+	stop_detach(sched, client);
 	act_report(sched, client, SCHED_REPORT_HUNG, 0);
 }
 
 void stop_late(struct sched *sched, uint32_t client)
 {
-	struct sched_client *c = &sched->clients[client];
-
 	act_report(sched, client, SCHED_REPORT_LATE, 0);
-	if (c->state == SCHED_CLIENT_INCOMING) {
-		queue_leave(sched, client);
-		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
-		fit_change(sched, client);
-	}
 	stop_hung(sched, client);
+}
+
+void stop_client_process(struct sched *sched, uint32_t client, bool is_stopped)
+{
+	struct sched_client *c = &sched->clients[client];
+	bool restores = c->task == SCHED_TASK_RESTORE;
+
+	if (is_stopped && !c->is_hung) {
+		/* As of one that is put back: what it still brings in, nobody waits for. */
+		c->task = restores ? SCHED_TASK_NONE : c->task;
+		stop_detach(sched, client);
+	} else if (!is_stopped && c->is_hung && !restores) {
+		stop_client_back(sched, client);
+	}
 }
 
 void stop_restore_failed(struct sched *sched, uint32_t client, uint32_t outcome)

@@ -119,6 +119,8 @@ static enum sched_event_type event_type(struct input *in)
 		return SCHED_EVENT_AHEAD;
 	if (b == 248)
 		return SCHED_EVENT_GANG;
+	if (b == 247)
+		return SCHED_EVENT_PROCESS;
 	return b & 1 ? SCHED_EVENT_CLAIM : SCHED_EVENT_USED;
 }
 
@@ -156,6 +158,7 @@ static void one_event(struct input *in, uint64_t *now)
 	event.wants = flags & 8;
 	event.stops = (enum sched_stops)((flags & 3) % (SCHED_STOPS_DRAINING + 1));
 	event.is_paused = flags & 1;
+	event.is_stopped = flags & 1;
 	event.is_done = flags & 8;
 	event.outcome = flags & 16 ? flags >> 5 : 0;
 	event.is_part = event.outcome == 7; /* enum nvshare_outcome's */

@@ -67,8 +67,12 @@ static void credit_join(struct sched *sched, uint32_t client)
 
 static void credit_wake(struct sched *sched, uint32_t client)
 {
+	struct sched_client *c = &sched->clients[client];
+
 	credit_look(sched, client);
-	sched->clients[client].is_boosted = sched->clients[client].credit_ns > 0;
+	/* Who answers again after a pause has not come back: it would go first at each pause. */
+	if (c->state <= SCHED_CLIENT_IDLE)
+		c->is_boosted = c->credit_ns > 0;
 }
 
 /* Debts have a limit: who was alone for long is not to pay for it for ever. */
