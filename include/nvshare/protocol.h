@@ -661,6 +661,8 @@ enum nvshare_client_state {
 #define NVSHARE_CLIENT_MADE_WAY (1u << 16) /* was stopped for one that came so, and is next */
 #define NVSHARE_CLIENT_BYPASS   (1u << 17) /* its memory stays: NVSHARE_REPORT_BYPASS */
 #define NVSHARE_CLIENT_PARKING  (1u << 18) /* stopped while memory that it has open moves out */
+#define NVSHARE_CLIENT_STOPPED  (1u << 19) /* its process is: by a signal or a debugger */
+#define NVSHARE_CLIENT_FROZEN   (1u << 20) /* its process is: by a frozen control group */
 
 /* Kinds of a latency-critical client's bursts. The scheduler learns about each kind apart. */
 enum nvshare_warning {
@@ -760,6 +762,7 @@ enum nvshare_obstacle {
 	NVSHARE_OBSTACLE_HUNG,        /* does not answer */
 	NVSHARE_OBSTACLE_NOT_STOPPED, /* could not be stopped, or its memory could not be moved */
 	NVSHARE_OBSTACLE_TURNS_OFF,   /* status_node::anti_thrash is 0; no client is in the way */
+	NVSHARE_OBSTACLE_STOPPED,     /* its process is: NVSHARE_CLIENT_STOPPED, _FROZEN */
 	NVSHARE_OBSTACLE_COUNT
 };
 

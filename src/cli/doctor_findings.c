@@ -318,17 +318,55 @@ static void judge_preload(const struct doctor_facts *facts, struct doctor_findin
 			    "process %d runs without the library", pid);
 }
 
+/* The first of those that are stopped; NULL: all go on. */
+static const struct nvshare_status_client *stopped_client(const struct status *status,
+							  size_t *ret_n)
+{
+	const struct nvshare_status_client *first = NULL;
+
+	*ret_n = 0;
+	for (size_t i = 0; i < status->n_clients; i++) {
+		if (!status_stopped(&status->clients[i]))
+			continue;
+		first = first ? first : &status->clients[i];
+		++*ret_n;
+	}
+	return first;
+}
+
+static void judge_programs(const struct doctor_facts *facts, struct doctor_finding *ret)
+{
+	size_t n;
+	const struct nvshare_status_client *client = stopped_client(&facts->status, &n);
+
+	if (!client)
+		finding_set(ret, DOCTOR_OK, "", "no program is known to be stopped");
+	else if (client->flags & NVSHARE_CLIENT_FROZEN)
+		finding_set(
+			ret, DOCTOR_WARNING,
+			"Its memory stays on the card meanwhile. Thaw the group (docker unpause).",
+			"%zu stopped: client %u (%.64s, pid %u) is in a frozen control group", n,
+			client->id, client->name, client->pid);
+	else
+		finding_set(
+			ret, DOCTOR_WARNING,
+			"Its memory stays on the card meanwhile. Let it go on (fg, kill -CONT), or"
+			" end it.",
+			"%zu stopped: client %u (%.64s, pid %u) is stopped (%s)", n, client->id,
+			client->name, client->pid, status_stopped(client));
+}
+
 static const struct {
 	const char *name;
 	void (*judge)(const struct doctor_facts *facts, struct doctor_finding *ret);
 	bool needs_process;
 } rows[] = {
-	{"driver", judge_driver, false},       {"vmm", judge_vmm, false},
-	{"freeze", judge_freeze, false},       {"library", judge_library, false},
-	{"socket", judge_socket, false},       {"rights", judge_rights, false},
-	{"scheduler", judge_scheduler, false}, {"host-memory", judge_host_memory, false},
-	{"cgroup", judge_group, false},        {"memory-lock", judge_memory_lock, false},
-	{"preload", judge_preload, true},
+	{"driver", judge_driver, false},           {"vmm", judge_vmm, false},
+	{"freeze", judge_freeze, false},           {"library", judge_library, false},
+	{"socket", judge_socket, false},           {"rights", judge_rights, false},
+	{"scheduler", judge_scheduler, false},     {"programs", judge_programs, false},
+	{"host-memory", judge_host_memory, false}, {"cgroup", judge_group, false},
+	{"memory-lock", judge_memory_lock, false}, {"preload", judge_preload, true},
 };
 
 size_t doctor_rows(void)

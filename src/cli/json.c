@@ -422,6 +422,11 @@ static void print_client(FILE *out, const struct status *status,
 		      truth(client->flags & NVSHARE_CLIENT_BUSY),
 		      truth(client->flags & NVSHARE_CLIENT_HELD),
 		      truth(client->flags & NVSHARE_CLIENT_SLICES_ONLY));
+	(void)fputs(",\n     \"stopped_by\": ", out);
+	if (names_stopped(client->flags))
+		json_print_string(out, names_stopped(client->flags));
+	else
+		(void)fputs("null", out);
 	(void)fprintf(
 		out,
 		",\n     \"backend\": \"%s\", \"hung\": %s, \"preemptible\": %s"

@@ -64,6 +64,13 @@ const char *status_stops_by(const struct nvshare_status_client *client)
 	return client->halt == NVSHARE_HALT_FREEZE ? "freeze" : "drain";
 }
 
+const char *status_stopped(const struct nvshare_status_client *client)
+{
+	if (client->flags & NVSHARE_CLIENT_STOPPED)
+		return "Ctrl-Z or a debugger";
+	return client->flags & NVSHARE_CLIENT_FROZEN ? "frozen control group" : NULL;
+}
+
 const char *status_drain_reason(const struct nvshare_status_client *client)
 {
 	return drain_reasons[client->halt];

@@ -83,6 +83,9 @@ const char *status_pod_mark(const struct nvshare_status_client *client);
 /* "freeze", "drain", or "-" if the client has not reported it yet. */
 const char *status_stops_by(const struct nvshare_status_client *client);
 
+/* Why the client's process is stopped; NULL: it goes on, or the scheduler cannot see it. */
+const char *status_stopped(const struct nvshare_status_client *client);
+
 /* Why the client cannot be frozen; NULL: it can be, or it has not reported a reason. */
 const char *status_drain_reason(const struct nvshare_status_client *client);
 

@@ -184,7 +184,7 @@ static void draw_head(struct screen *screen, const struct layout *layout)
 
 static enum top_style client_style(const struct nvshare_status_client *client)
 {
-	if (client->flags & NVSHARE_CLIENT_HUNG)
+	if (client->flags & NVSHARE_CLIENT_HUNG || status_stopped(client))
 		return TOP_STYLE_BAD;
 	if (client->state == NVSHARE_CLIENT_RUNNING)
 		return TOP_STYLE_RUNNING;

@@ -15,6 +15,8 @@ const char *const top_column_titles[TOP_COLUMN_COUNT] = {
 
 const char *top_state_name(const struct nvshare_status_client *client)
 {
+	if (status_stopped(client))
+		return "stopped";
 	if (client->flags & NVSHARE_CLIENT_HUNG)
 		return "hung";
 	if (client->flags & NVSHARE_CLIENT_PAUSED && client->state == NVSHARE_CLIENT_IDLE)

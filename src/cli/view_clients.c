@@ -32,7 +32,7 @@ static struct view_text size_cell(uint64_t bytes)
 
 static const char *state_colour(const struct nvshare_status_client *client)
 {
-	if (client->flags & NVSHARE_CLIENT_HUNG)
+	if (client->flags & NVSHARE_CLIENT_HUNG || status_stopped(client))
 		return VIEW_RED;
 	switch ((enum nvshare_client_state)client->state) {
 	case NVSHARE_CLIENT_RUNNING:

@@ -66,6 +66,7 @@ static const char *blocker_reason(const struct status *status,
 		[NVSHARE_OBSTACLE_FIXED] = "which takes no turns",
 		[NVSHARE_OBSTACLE_CRITICAL] = "which is critical",
 		[NVSHARE_OBSTACLE_HUNG] = "which does not answer",
+		[NVSHARE_OBSTACLE_STOPPED] = "which is stopped",
 		[NVSHARE_OBSTACLE_NOT_STOPPED] = "which could not be stopped",
 	};
 	const struct nvshare_status_client *blocker =
@@ -170,6 +171,10 @@ bool view_note(const struct status *status, const struct nvshare_status_client *
 	struct note note = {""};
 	bool is_wrong;
 
+	if (status_stopped(client)) {
+		(void)snprintf(ret_note, VIEW_NOTE_LEN, "stopped (%s)", status_stopped(client));
+		return true;
+	}
 	if (client->flags & NVSHARE_CLIENT_HUNG) {
 		(void)snprintf(ret_note, VIEW_NOTE_LEN, "hung: does not answer");
 		return true;

@@ -314,6 +314,7 @@ struct sched_gpu_status {
 	uint64_t overcommitted;  /* charged beyond usable less external, if that was reported and is
 				    so */
 	uint64_t next_switch_ns; /* monotonic; SCHED_NO_DEADLINE: none planned */
+	uint32_t head;           /* the client that the switch is planned for; SCHED_NONE: none */
 	uint32_t n_queued;  /* in the queue: those that wait, and those that run and lack memory */
 	uint32_t n_running; /* run, or stop */
 	uint32_t n_waiting; /* of n_queued: do not run */

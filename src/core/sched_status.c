@@ -31,6 +31,7 @@ void sched_gpu_status(const struct sched *sched, uint32_t gpu, struct sched_gpu_
 		.link_bandwidth = g->link_bandwidth,
 		.overcommitted = g->is_overcommitted ? u64_excess(g->sums.charged, budgets) : 0,
 		.next_switch_ns = SCHED_NO_DEADLINE,
+		.head = g->head,
 		.n_running = g->sums.n_holding,
 		.n_queued = g->queue.n,
 		.n_waiting = g->queue.n - g->sums.n_blocked,

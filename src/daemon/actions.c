@@ -75,6 +75,7 @@ static void actions_log_report(struct server *server, struct peer *peer,
 			   "hung client=%u pid=%d gpu=%u: does not answer; its memory counts for as"
 			   " long as it is there",
 			   peer->id, (int)peer->cred.pid, peer->gpu);
+		peer->is_down = true;
 		events_add_client(server, NVSHARE_EVENT_WORKER_DOWN, NVSHARE_EVENT_WARNING, peer,
 				  "client %u (%s, pid %d) does not answer, and lost its turn",
 				  peer->id, peer->name, (int)peer->cred.pid);
@@ -82,9 +83,12 @@ static void actions_log_report(struct server *server, struct peer *peer,
 	case SCHED_REPORT_BACK:
 		server_log(server, peer->pod.owner, LOG_LEVEL_INFO, "back client=%u pid=%d gpu=%u",
 			   peer->id, (int)peer->cred.pid, peer->gpu);
-		events_add_client(server, NVSHARE_EVENT_WORKER_BACK, NVSHARE_EVENT_INFO, peer,
-				  "client %u (%s, pid %d) answers again", peer->id, peer->name,
-				  (int)peer->cred.pid);
+		if (peer->is_down)
+			events_add_client(server, NVSHARE_EVENT_WORKER_BACK, NVSHARE_EVENT_INFO,
+					  peer, "client %u (%s, pid %d) answers again", peer->id,
+					  peer->name, (int)peer->cred.pid);
+		peer->is_down = false;
+		peer->stopped = PROCESS_GOES_ON;
 		break;
 	case SCHED_REPORT_LATE:
 		server_log(server, peer->pod.owner, LOG_LEVEL_WARN,
@@ -108,12 +112,13 @@ static void actions_log_report(struct server *server, struct peer *peer,
 	}
 }
 
-static void actions_send_beat(struct server *server, struct peer *peer)
+void actions_ask_beat(struct server *server, struct peer *peer)
 {
 	/* One heartbeat at a time: they must not fill the socket of a stopped process. */
 	if (peer->is_beat_asked)
 		return;
 	peer->is_beat_asked = true;
+	peer->beat_ns = server->now_ns;
 	peer->nonce++;
 	server_queue_body(server, peer, NVSHARE_MSG_HEARTBEAT,
 			  &(struct nvshare_heartbeat){peer->nonce});
@@ -233,7 +238,7 @@ static void actions_send(struct server *server, struct peer *peer,
 				actions_promise_second(server, peer, action->due_ms > 0)});
 		break;
 	case SCHED_ACTION_BEAT:
-		actions_send_beat(server, peer);
+		actions_ask_beat(server, peer);
 		break;
 	case SCHED_ACTION_AHEAD:
 		server_queue_body(server, peer, NVSHARE_MSG_COPY_AHEAD,
@@ -329,6 +334,7 @@ static void actions_note(struct server *server, struct peer *peer,
 		break;
 	case SCHED_ACTION_WAIT:
 		measure_wake(server); /* the card may have room by now */
+		stopped_wake(server);
 		doubts_wake(server, peer->gpu);
 		break;
 	case SCHED_ACTION_REFUSE:

@@ -26,6 +26,11 @@ void actions_init(struct server *server);
  */
 void actions_perform(struct server *server, const struct sched_actions *actions);
 
+struct peer;
+
+/* Unless a heartbeat of peer is unanswered. */
+void actions_ask_beat(struct server *server, struct peer *peer);
+
 /* The name of an enum nvshare_outcome, for the log. */
 const char *actions_outcome(uint64_t outcome);
 

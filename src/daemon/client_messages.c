@@ -409,6 +409,7 @@ static void client_on_heartbeat(struct server *server, struct peer *peer,
 	if (!peer->is_beat_asked || heartbeat->nonce != peer->nonce)
 		return; /* the answer to another heartbeat, or to none */
 	peer->is_beat_asked = false;
+	stopped_heard(server, peer);
 	(void)dispatch_event(server, &event);
 }
 

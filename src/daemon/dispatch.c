@@ -49,6 +49,7 @@ void dispatch_used(struct server *server, const struct peer *peer, uint64_t gpu_
 static void dispatch_on_due(struct server *server, struct deadline *deadline)
 {
 	(void)deadline;
+	stopped_look_ahead(server);
 	for (unsigned int i = 0; i < DUE_STEPS_MAX; i++) {
 		struct sched_event event = {.type = SCHED_EVENT_TIME};
 

@@ -244,6 +244,7 @@ int server_init(struct server *server, const struct settings *settings)
 	events_init(server);
 	measure_init(server);
 	packet_pairs_init(server);
+	stopped_init(server);
 	pods_init(&server->pods, "/proc");
 
 	r = server_allocate(server);

@@ -36,6 +36,7 @@
 #include "daemon/peers/packet_pair.h"
 #include "daemon/peers/peer.h"
 #include "daemon/peers/pods.h"
+#include "daemon/peers/stopped.h"
 #include "daemon/peers/users.h"
 #include "daemon/pool/lending.h"
 #include "daemon/relay.h"
@@ -105,6 +106,7 @@ struct server {
 	struct packet_pairs packet_pairs;
 	struct reconfigure reconfigure;
 	struct states states;
+	struct stopped stopped;
 	struct metrics_counts metrics_counts[SCHED_GPUS_MAX]; /* actions.c, client_messages.c */
 	struct tickets tickets;
 	struct tools tools;

@@ -63,6 +63,7 @@ const char *const names_obstacle[NVSHARE_OBSTACLE_COUNT] = {
 	[NVSHARE_OBSTACLE_PINNED] = "pinned",           [NVSHARE_OBSTACLE_FIXED] = "fixed",
 	[NVSHARE_OBSTACLE_CRITICAL] = "critical",       [NVSHARE_OBSTACLE_HUNG] = "hung",
 	[NVSHARE_OBSTACLE_NOT_STOPPED] = "not-stopped", [NVSHARE_OBSTACLE_TURNS_OFF] = "turns-off",
+	[NVSHARE_OBSTACLE_STOPPED] = "stopped",
 };
 
 const char *const names_event_level[NVSHARE_EVENT_LEVEL_COUNT] = {
@@ -127,4 +128,11 @@ void names_uuid(const char *name, const uint8_t uuid[16], char ret_text[NVSHARE_
 		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
 		       strstr(name, " MIG ") ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4], u[5],
 		       u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+const char *names_stopped(uint32_t flags)
+{
+	if (flags & NVSHARE_CLIENT_STOPPED)
+		return "signal";
+	return flags & NVSHARE_CLIENT_FROZEN ? "cgroup" : NULL;
 }

@@ -31,4 +31,7 @@ extern const char *const names_verdict[NVSHARE_VERDICT_COUNT];
  */
 void names_uuid(const char *name, const uint8_t uuid[16], char ret_text[NVSHARE_UUID_LEN]);
 
+/* By what the process of a client is stopped, of nvshare_status_client::flags; NULL: it goes on. */
+const char *names_stopped(uint32_t flags);
+
 #endif

@@ -17,8 +17,11 @@
 #define GIB (1ull << 30)
 
 /* A machine where all is well. */
+static struct nvshare_status_client client;
+
 static struct doctor_facts healthy(void)
 {
+	client = (struct nvshare_status_client){.id = 3, .pid = 99, .name = "train"};
 	return (struct doctor_facts){
 		.driver = {.cuda_version = 13000,
 			   .n_gpus = 2,
@@ -30,7 +33,9 @@ static struct doctor_facts healthy(void)
 		.process = {.pid = 7,
 			    .has_cuda = true,
 			    .loaded = {"/usr/lib/libnvshare.so", NVSHARE_VERSION}},
-		.status = {.node = {.pid = 42, .version = NVSHARE_VERSION}, .n_clients = 1},
+		.status = {.node = {.pid = 42, .version = NVSHARE_VERSION},
+			   .clients = &client,
+			   .n_clients = 1},
 		.socket_dir = "/run/nvshare",
 		.has_status = true,
 		.has_group = true,
@@ -231,6 +236,16 @@ static void old_process(struct doctor_facts *f)
 	strcpy(f->process.loaded.version, "0.0.1");
 }
 
+static void stopped_program(struct doctor_facts *f)
+{
+	f->status.clients->flags = NVSHARE_CLIENT_STOPPED;
+}
+
+static void frozen_program(struct doctor_facts *f)
+{
+	f->status.clients->flags = NVSHARE_CLIENT_FROZEN;
+}
+
 static void each_fault_is_found_and_says_what_to_do(void **state)
 {
 	static const struct {
@@ -264,6 +279,9 @@ static void each_fault_is_found_and_says_what_to_do(void **state)
 		{no_group, "rights", DOCTOR_WARNING, "there is no group nvshare"},
 		{mute_scheduler, "scheduler", DOCTOR_PROBLEM, "does not answer as it should"},
 		{other_scheduler, "scheduler", DOCTOR_WARNING, "version 0.0.1 runs as pid 42"},
+		{stopped_program, "programs", DOCTOR_WARNING,
+		 "client 3 (train, pid 99) is stopped (Ctrl-Z or a debugger)"},
+		{frozen_program, "programs", DOCTOR_WARNING, "in a frozen control group"},
 		{little_memory, "host-memory", DOCTOR_WARNING,
 		 "16.0 GiB can be spared for evicted memory; the largest GPU has 80.0 GiB"},
 		{small_group, "cgroup", DOCTOR_WARNING, "limits memory to 8.0 GiB"},

@@ -394,6 +394,22 @@ static void a_client_that_is_stopped_for_its_gang_is_not_called_paused(void **st
 	clients[0] = saved;
 }
 
+static void a_stopped_process_is_not_hung(void **state)
+{
+	struct nvshare_status_client saved = clients[0];
+
+	(void)state;
+	clients[0].flags = 0;
+	json_has("\"stopped_by\": null");
+	clients[0].flags = NVSHARE_CLIENT_STOPPED;
+	view_has("stopped (Ctrl-Z or a debugger)\n");
+	json_has("\"stopped_by\": \"signal\"");
+	clients[0].flags = NVSHARE_CLIENT_FROZEN;
+	view_has("stopped (frozen control group)\n");
+	json_has("\"stopped_by\": \"cgroup\"");
+	clients[0] = saved;
+}
+
 static void why_memory_stays_is_told(void **state)
 {
 	struct nvshare_status_client saved = clients[0];
@@ -595,6 +611,7 @@ static void whose_memory_is_in_the_way_is_told(void **state)
 		const char *words, *cause;
 	} stays[] = {
 		{NVSHARE_OBSTACLE_HUNG, "which does not answer", "\"hung\""},
+		{NVSHARE_OBSTACLE_STOPPED, "which is stopped", "\"stopped\""},
 		{NVSHARE_OBSTACLE_FIXED, "which takes no turns", "\"fixed\""},
 		{NVSHARE_OBSTACLE_CRITICAL, "which is critical", "\"critical\""},
 		{NVSHARE_OBSTACLE_NOT_STOPPED, "which could not be stopped", "\"not-stopped\""},
@@ -922,6 +939,7 @@ int main(void)
 		cmocka_unit_test(claims_show_where_somebody_has_another),
 		cmocka_unit_test(gangs_and_what_they_wait_for_are_told),
 		cmocka_unit_test(a_client_that_is_stopped_for_its_gang_is_not_called_paused),
+		cmocka_unit_test(a_stopped_process_is_not_hung),
 		cmocka_unit_test(why_memory_stays_is_told),
 		cmocka_unit_test(who_comes_before_its_turn_and_why_not_is_told),
 		cmocka_unit_test(reports_that_are_doubted_are_told),

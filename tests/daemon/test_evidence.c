@@ -22,6 +22,7 @@ struct row {
 		uint64_t bytes, managed;
 		bool is_trusted;
 		uint64_t lacking;
+		bool is_stopped;
 	} clients[N];
 	struct {
 		uint32_t pid;
@@ -31,9 +32,9 @@ struct row {
 };
 
 /* Has reported bytes, of which so many are lacking. */
-#define C(pid, bytes, lacking)                \
-	{                                     \
-		pid, bytes, 0, false, lacking \
+#define C(pid, bytes, lacking)                       \
+	{                                            \
+		pid, bytes, 0, false, lacking, false \
 	}
 
 static const struct row rows[] = {
@@ -54,14 +55,19 @@ static const struct row rows[] = {
 	{"a liar hides there once", {C(2, 30, 0), C(3, 31, 26)}, {{9, 30}}, 30},
 	{"pids of another namespace", {C(0, 40, 0), C(0, 30, 0)}, {{1, 40}, {2, 30}}, 70},
 	{"the same with a liar", {C(0, 40, 0), C(0, 80, 75)}, {{1, 40}}, 40},
-	{"root's goes first", {{0, 80, 0, true, 0}, C(0, 40, 35)}, {{0, 0}}, 80},
+	{"root's goes first", {{0, 80, 0, true, 0, false}, C(0, 40, 35)}, {{0, 0}}, 80},
 	{"NVML tells of no process", {C(1, 40, 0), C(2, 30, 0)}, {{1, NOT}, {2, NOT}}, 70},
 	{"nor of a liar's", {C(1, 40, 0), C(2, 90, 45)}, {{1, NOT}, {2, NOT}}, 80},
 	{"managed memory that nobody has touched",
-	 {{1, 50, 40, false, 0}, C(2, 5, 0)},
+	 {{1, 50, 40, false, 0, false}, C(2, 5, 0)},
 	 {{1, 10}, {2, 5}},
 	 15},
-	{"managed memory of nobody's process", {{1, 50, 50, false, 45}}, {{2, 0}}, 0},
+	{"managed memory of nobody's process", {{1, 50, 50, false, 45, false}}, {{2, 0}}, 0},
+	{"what a stopped one has not taken gets no slack",
+	 {C(1, 40, 0), {2, 80, 0, false, 70, true}},
+	 {{1, 40}, {2, 10}},
+	 50},
+	{"what it has taken is there", {{2, 80, 0, false, 0, true}}, {{2, 80}}, 80},
 	{"one that draws, too, is listed twice", {C(1, 40, 0), C(2, 9, 4)}, {{1, 40}, {1, 40}}, 40},
 };
 
@@ -81,6 +87,7 @@ static void used_bytes_explain_reports(void **state)
 				.bytes = rows[i].clients[n].bytes,
 				.managed = rows[i].clients[n].managed,
 				.is_trusted = rows[i].clients[n].is_trusted,
+				.is_stopped = rows[i].clients[n].is_stopped,
 			};
 		for (; n_processes < N && rows[i].processes[n_processes].pid; n_processes++)
 			processes[n_processes] = (struct nvml_process){

@@ -2,7 +2,7 @@
 """Events of GPUs and clients: kept, followed, and told to the administrator's command."""
 
 import json
-import signal
+import os
 
 import wire
 from conftest import MIB, until
@@ -89,20 +89,26 @@ def test_a_slow_tool_hears_how_much_it_missed(node):
 
 
 def test_a_client_that_hangs_is_told_loses_its_turn_and_lives(node):
-    start(node, NVSHARE_HEARTBEAT_SEC="0.1", NVSHARE_HEARTBEAT_LIMIT_SEC="0.5", NVSHARE_ANSWER_SEC="0.5")
-    holder = node.app("oversub", "--size", "160MiB", "--passes", 0, "--until", node.flag("end"), name="holder")
-    until("it has its memory", lambda: node.used() >= 160 * MIB)
-    holder.kill(signal.SIGSTOP)
+    start(node, NVSHARE_SCHEDULING_MODE="serial", NVSHARE_HEARTBEAT_SEC="0.1", NVSHARE_HEARTBEAT_LIMIT_SEC="0.5",
+          NVSHARE_ANSWER_SEC="0.5")
+    holder = wire.Wire(node.sock_dir / "scheduler.sock")
+    _, gpus, _ = holder.status()
+    holder.close()
+    holder = wire.Wire(node.sock_dir / "scheduler.sock")
+    holder.register(gpu=gpus[0][0], name="holder")
+    holder.request()
+    grant, *_ = holder.expect("LOCK_OK")
     waiter = node.app("oversub", "--size", "160MiB", "--passes", 0, "--until", node.flag("end"), name="waiter")
     until("it is told", lambda: any(e["type"] == "worker_down" for e in events(node)))
     down = next(e for e in events(node) if e["type"] == "worker_down")
-    assert down["details"]["pid"] == holder.pid
+    assert down["details"]["pid"] == os.getpid()
     assert "(holder, pid" in down["message"]
-    assert node.client(holder)["hung"]
-    holder.kill(signal.SIGCONT)
+    assert node.client(os.getpid())["hung"]
+    until("the waiter runs", lambda: node.client(waiter)["is_running"])
+    _, _, epoch, *_ = holder.expect("DROP_LOCK")
+    holder.release(grant, epoch)
     until("it is back", lambda: any(e["type"] == "worker_back" for e in events(node)))
     node.flag("end").touch()
-    assert holder.process.wait(wire.PATIENCE) == 0
     waiter.expect(0)
 
 

@@ -144,7 +144,12 @@ def test_a_killed_waiter_is_passed_over(node):
     b.expect("LOCK_OK")
 
 
-def test_a_stopped_holder_counts_as_hung_and_comes_back(node):
+def flags_of(node, pid):
+    _, _, clients = node.connect().status()
+    return next(c for c in clients if c[wire.CLIENT_PID] == pid)[wire.CLIENT_FLAGS]
+
+
+def test_a_holder_that_does_not_answer_counts_as_hung_and_comes_back(node):
     node.start(
         NVSHARE_SWITCH_TIME_MODE="fixed",
         NVSHARE_SWITCH_TIME_FIXED="0.2",
@@ -152,17 +157,43 @@ def test_a_stopped_holder_counts_as_hung_and_comes_back(node):
         NVSHARE_HEARTBEAT_LIMIT_SEC="0.5",
         NVSHARE_ANSWER_SEC="0.5",
     )
+    holder, (grant, _, _) = node.holder()
+    waiter = node.child("wait")
+    assert waiter.stdout.readline() == "ready\n"
+    node.expect_log(f"hung client=1 pid={os.getpid()}")
+    assert flags_of(node, os.getpid()) & wire.HUNG
+    dropped, _, epoch, *_ = holder.expect("DROP_LOCK")
+    assert dropped == grant
+    holder.release(grant, epoch)
+    node.expect_log(f"back client=1 pid={os.getpid()}")
+
+
+def test_a_stopped_holder_is_not_waited_for_and_comes_back(node):
+    """With the times that a node has by default."""
+    node.start()
     holder = node.child("hold")
     assert holder.stdout.readline() == "ready\n"
     holder.send_signal(signal.SIGSTOP)
     waiter = node.waiter()
-    waiter.expect("LOCK_OK", PATIENCE)
-    node.expect_log(f"hung client=1 pid={holder.pid}")
-    _, _, clients = node.connect().status()
-    stuck = next(c for c in clients if c[wire.CLIENT_PID] == holder.pid)
-    assert stuck[wire.CLIENT_FLAGS] & wire.HUNG
+    waiter.expect("LOCK_OK")
+    node.expect_log(f"process-stopped client=1 pid={holder.pid} gpu=0: stopped by a signal or a debugger")
+    assert flags_of(node, holder.pid) & (wire.STOPPED | wire.HUNG) == wire.STOPPED
     holder.send_signal(signal.SIGCONT)
     node.expect_log(f"back client=1 pid={holder.pid}")
+    assert " hung client=" not in node.log()
+
+
+def test_nobody_is_woken_by_one_that_is_stopped(node):
+    """Nobody waits for it, and it answers when it goes on: nobody looks for that."""
+    node.start()
+    holder = node.child("hold")
+    assert holder.stdout.readline() == "ready\n"
+    holder.send_signal(signal.SIGSTOP)
+    until("it is seen", lambda: flags_of(node, holder.pid) & wire.STOPPED)
+    expect_asleep(node.process.pid)
+    holder.send_signal(signal.SIGCONT)
+    node.expect_log(f"back client=1 pid={holder.pid}")
+    assert not flags_of(node, holder.pid) & (wire.STOPPED | wire.HUNG)
 
 
 def test_a_stop_that_fails_again_and_again_is_said_less_and_less(node):

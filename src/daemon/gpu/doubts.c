@@ -99,6 +99,12 @@ static uint64_t peer_reported(const struct server *server, const struct peer *pe
 	return bytes;
 }
 
+/* A process that is stopped takes nothing of what it was given, until it goes on. */
+static bool peer_is_stopped(const struct peer *peer)
+{
+	return peer->stopped != PROCESS_GOES_ON;
+}
+
 static uint32_t doubts_collect_reports(struct server *server, uint32_t index,
 				       const struct peer *newcomer)
 {
@@ -118,6 +124,7 @@ static uint32_t doubts_collect_reports(struct server *server, uint32_t index,
 				peer->mem.pinned[NVSHARE_PINNED_MANAGED] +
 				(peer->backend == NVSHARE_BACKEND_MANAGED ? peer->mem.resident : 0),
 			.is_trusted = users_is_trusted(peer->pod.owner),
+			.is_stopped = peer_is_stopped(peer),
 		};
 	}
 	return n;
@@ -151,7 +158,8 @@ static void doubts_apply(struct server *server, struct peer *peer, uint64_t lack
 	struct sched_event event = {.type = SCHED_EVENT_DOUBT, .client = peer->slot};
 	uint64_t before = peer->evidence.doubted, most = peer_reported(server, peer);
 
-	evidence_weigh(&peer->evidence, lacking, server->now_ns, server->settings.report_grace_ns);
+	evidence_weigh(&peer->evidence, lacking, server->now_ns,
+		       peer_is_stopped(peer) ? 0 : server->settings.report_grace_ns);
 	if (!before && !peer->evidence.doubted)
 		return;
 	/* The program's own memory is doubted before the pager context. */

@@ -82,7 +82,8 @@ void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_p
 	rest += slack;
 	qsort(reports, n, sizeof(*reports), by_rank);
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t bytes = u64_min(reports[i].lacking, rest);
+		uint64_t may_be = reports[i].is_stopped ? u64_excess(rest, slack) : rest;
+		uint64_t bytes = u64_min(reports[i].lacking, may_be);
 
 		reports[i].lacking -= bytes;
 		rest -= bytes;

@@ -30,6 +30,7 @@ struct evidence_report {
 	uint64_t bytes;   /* on the card */
 	uint64_t managed; /* of these; counts as used if NVML lists the process */
 	bool is_trusted;  /* explained before others */
+	bool is_stopped;  /* takes nothing more now: it gets no slack */
 	bool is_listed;   /* returned: NVML lists its process */
 	uint64_t lacking; /* returned: bytes that nothing explains */
 	uint64_t shown;   /* returned: of its process, by NVML; 0: it does not tell */

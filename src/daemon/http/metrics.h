@@ -44,7 +44,7 @@ struct metrics_gpu {
 	uint64_t n_grants, n_stop_failures, n_refusals;
 	uint64_t used;                            /* bytes: reported by clients, or external */
 	uint64_t resident, swapped, pinned, host; /* bytes of all clients */
-	uint32_t n_hung, n_doubted, n_unstoppable, n_paused; /* clients */
+	uint32_t n_hung, n_stopped, n_doubted, n_unstoppable, n_paused; /* clients */
 	uint32_t n_waiters[NVSHARE_WAIT_COUNT];
 	double busy_ratio;          /* since its first client */
 	double next_switch_seconds; /* NAN: none is planned */
@@ -70,7 +70,7 @@ struct metrics_client {
 	struct nvshare_status_gang gang; /* its number is 0: of none */
 	struct nvshare_status_wait wait; /* its obstacle is 0: it waits for turns, or not at all */
 	uint32_t place;                  /* of its GPU in metrics::gpus */
-	bool is_running, is_hung, is_doubted, is_preemptible, is_paused;
+	bool is_running, is_hung, is_stopped, is_doubted, is_preemptible, is_paused;
 };
 
 struct metrics {

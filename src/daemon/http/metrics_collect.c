@@ -3,6 +3,7 @@
 
 #include "daemon/server.h"
 #include "daemon/tools/status_fill.h"
+#include "ipc/names.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -96,6 +97,7 @@ static void collect_client(struct server *server, struct peer *peer, uint32_t pl
 	(void)status_fill_wait(server, peer, ticket, &ret->wait);
 	ret->is_running = status->state == NVSHARE_CLIENT_RUNNING;
 	ret->is_hung = status->flags & NVSHARE_CLIENT_HUNG;
+	ret->is_stopped = names_stopped(status->flags) != NULL;
 	ret->is_doubted = status->flags & NVSHARE_CLIENT_DOUBTED;
 	ret->is_paused = status->flags & NVSHARE_CLIENT_PAUSED;
 	ret->is_preemptible = !(status->flags & NVSHARE_CLIENT_NOT_PREEMPTIBLE);
@@ -111,6 +113,7 @@ static void collect_sums(const struct metrics_client *client, struct metrics_gpu
 	gpu->host += mem->host;
 	gpu->pinned += client->pinned;
 	gpu->n_hung += client->is_hung;
+	gpu->n_stopped += client->is_stopped;
 	gpu->n_doubted += client->is_doubted;
 	gpu->n_paused += client->is_paused;
 	gpu->n_unstoppable += !client->is_preemptible;
@@ -144,6 +147,7 @@ void metrics_collect(struct server *server, struct metrics *ret)
 					  .wait_bound_ns = server->settings.config.wait_bound_ns};
 	ret->n_gpus = ret->n_clients = 0;
 	measure_sample_all(server);
+	stopped_look(server);
 	shares_power(server);
 	status_fill_node(server, &ret->node.status);
 	status_fill_pool(server, &ret->node.pool);

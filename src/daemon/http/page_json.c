@@ -98,7 +98,7 @@ static void print_wait(FILE *out, const struct nvshare_status_wait *wait)
 static void print_client(FILE *out, const struct metrics_client *client)
 {
 	const struct nvshare_status_client *status = &client->status;
-	const char *why = names_wait[status->why];
+	const char *why = names_wait[status->why], *stopped = names_stopped(status->flags);
 
 	(void)fprintf(out, "{\"id\":%u,\"gpu\":%u,\"pid\":%u,\"uid\":%u,\"name\":", status->id,
 		      status->gpu, status->pid, status->uid);
@@ -108,10 +108,10 @@ static void print_client(FILE *out, const struct metrics_client *client)
 	(void)fprintf(
 		out,
 		",\"pod_known\":%s,\"state\":%u,\"why\":\"%s\",\"position\":%u,\"hung\":%s,\"held\":%s"
-		",\"growing\":%s,\"paused\":%s,\"parking\":%s,\"priority\":\"%s\",\"weight\":%u",
+		",\"stopped_by\":\"%s\",\"growing\":%s,\"paused\":%s,\"parking\":%s,\"priority\":\"%s\",\"weight\":%u",
 		truth(status->flags & NVSHARE_CLIENT_POD), status->state, why ? why : "",
 		status->position, truth(client->is_hung),
-		truth(status->flags & NVSHARE_CLIENT_HELD),
+		truth(status->flags & NVSHARE_CLIENT_HELD), stopped ? stopped : "",
 		truth(status->flags & NVSHARE_CLIENT_GROWING),
 		truth(status->flags & NVSHARE_CLIENT_PAUSED),
 		truth(status->flags & NVSHARE_CLIENT_PARKING),

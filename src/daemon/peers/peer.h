@@ -14,6 +14,7 @@
 #include "daemon/gpu/evidence.h"
 #include "daemon/gpu/gpus.h"
 #include "daemon/peers/pods.h"
+#include "daemon/peers/process_state.h"
 #include "daemon/peers/quota.h"
 #include "daemon/peers/users.h"
 #include "ipc/msg.h"
@@ -149,6 +150,10 @@ struct peer {
 	uint32_t last_failed;    /* enum nvshare_outcome of the last one */
 	uint64_t nonce;
 	bool is_beat_asked;           /* a heartbeat is unanswered */
+	uint64_t beat_ns;             /* when it was asked last */
+	enum process_state stopped;   /* GOES_ON: the core counts on it; never UNSEEN: stopped.c */
+	uint64_t looked_ns;           /* when its process was looked at last */
+	bool is_down;                 /* an event has told that it hangs */
 	struct job_entry *program_of; /* the job that it is a program of; NULL: none */
 	struct peer *program_prev;    /* job_entry::programs */
 	struct peer *program_next;

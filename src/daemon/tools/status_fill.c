@@ -19,7 +19,7 @@ _Static_assert((int)SCHED_CLIENT_STOPPING == NVSHARE_CLIENT_STOPPING + 1,
 	       "enum nvshare_client_state");
 
 _Static_assert((int)SCHED_OBSTACLE_HUNG == (int)NVSHARE_OBSTACLE_HUNG &&
-		       (int)SCHED_OBSTACLE_COUNT_ == (int)NVSHARE_OBSTACLE_COUNT,
+		       (int)SCHED_OBSTACLE_COUNT_ == (int)NVSHARE_OBSTACLE_STOPPED,
 	       "enum nvshare_obstacle");
 _Static_assert((int)SCHED_POLICY_DEADLINE == (int)NVSHARE_POLICY_DEADLINE, "enum nvshare_policy");
 
@@ -164,11 +164,19 @@ static uint32_t status_early_flag(enum sched_early early)
 	return flags[early];
 }
 
+/* Of a client that does not answer. */
+static uint32_t status_hung_flag(const struct peer *peer)
+{
+	if (peer->stopped == PROCESS_STOPPED)
+		return NVSHARE_CLIENT_STOPPED;
+	return peer->stopped == PROCESS_FROZEN ? NVSHARE_CLIENT_FROZEN : NVSHARE_CLIENT_HUNG;
+}
+
 static uint32_t status_client_flags(const struct peer *peer,
 				    const struct sched_client_status *status,
 				    const struct timeshare_client_status *share)
 {
-	return (status->hung ? NVSHARE_CLIENT_HUNG : 0) |
+	return (status->hung ? status_hung_flag(peer) : 0) |
 	       (status->not_preemptible ? NVSHARE_CLIENT_NOT_PREEMPTIBLE : 0) |
 	       (status->fixed ? NVSHARE_CLIENT_FIXED : 0) |
 	       (status->growing ? NVSHARE_CLIENT_GROWING : 0) |
@@ -312,6 +320,9 @@ bool status_fill_wait(struct server *server, const struct peer *peer, uint64_t t
 		.blocker = blocker ? blocker->id : 0,
 		.obstacle = found.obstacle,
 	};
+	if (found.obstacle == SCHED_OBSTACLE_HUNG &&
+	    status_hung_flag(blocker) != NVSHARE_CLIENT_HUNG)
+		ret->obstacle = NVSHARE_OBSTACLE_STOPPED;
 	if (found.obstacle == SCHED_OBSTACLE_PINNED) {
 		ret->kind = most_pinned(&blocker->mem);
 		ret->bytes = blocker->mem.pinned[ret->kind];

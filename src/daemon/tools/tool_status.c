@@ -197,6 +197,7 @@ static bool status_next_packet(struct server *server, struct peer_cursor *cursor
 	if (cursor->stage == PEER_STAGE_NODE) {
 		log_debug("status ticket=%llu", (unsigned long long)cursor->ticket);
 		measure_sample_all(server);
+		stopped_look(server);
 		shares_power(server);
 		status_fill_node(server, &body.node);
 		(void)msg_encode(NVSHARE_MSG_STATUS_NODE, cursor->seq, &body, ret_msg);
