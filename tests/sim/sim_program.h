@@ -29,11 +29,12 @@ struct sim_program {
 	uint64_t left_ns, since_ns;
 	uint64_t asked_ns; /* NEVER: does not wait */
 	uint64_t up_ns, down_ns;
-	uint64_t work_ns;  /* when the work under way ends */
-	uint64_t short_ns; /* until then its stops lack host memory */
-	uint64_t drain_ns; /* when its last drain began */
-	uint32_t n_failed; /* drains in a row that have */
-	bool has_kernel;   /* a kernel has begun, and has not ended: perhaps it is frozen */
+	uint64_t work_ns;    /* when the work under way ends */
+	uint64_t short_ns;   /* until then its stops lack host memory */
+	uint64_t drain_ns;   /* when its last drain began */
+	uint32_t n_failed;   /* drains in a row that have */
+	uint64_t stopped_ns; /* its process is stopped until then */
+	bool has_kernel;     /* a kernel has begun, and has not ended: perhaps it is frozen */
 };
 
 struct sim {
@@ -45,11 +46,13 @@ struct sim {
 	bool has_critical; /* and some stay once they run, so that others may wait longer */
 	bool has_gangs;    /* some run together with others, whose kernels wait for each other */
 	bool has_drainers; /* some of them must drain */
+	bool has_stops;    /* processes are stopped, and go on */
+	uint64_t stops;    /* draws of these: other runs stay what they were */
 	bool is_calm;
 	uint32_t n_slots;
 	uint32_t n_owners;
 	uint64_t grace_ns;
-	uint64_t wait_max_ns, n_spawned, n_drains, n_stuck;
+	uint64_t wait_max_ns, n_spawned, n_drains, n_stuck, n_stops;
 	struct sim_queue queue;
 };
 

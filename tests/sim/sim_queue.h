@@ -18,6 +18,8 @@ enum sim_what {
 	SIM_LOST,
 	SIM_ORPHAN,
 	SIM_REGISTER,
+	SIM_LOOK,  /* the daemon looks whether the process is stopped */
+	SIM_AWAKE, /* the process goes on, and answers */
 	SIM_FAULT
 };
 

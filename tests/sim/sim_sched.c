@@ -41,6 +41,9 @@
 #define DRAIN_TIMEOUT    1 /* NVSHARE_OUTCOME_TIMEOUT */
 #define DRAINS_ON        UINT32_MAX
 
+#define STOPPED_NS (100 * S) /* a process is stopped for so long at the most */
+#define LOOK_NS    (1 * S)   /* the daemon looks so often */
+
 #define SHORT_NS (300 * S) /* host memory lacks for so long at the most */
 
 /* ---- what the world tells us ------------------------------------------------ */
@@ -138,10 +141,63 @@ static void change_config(struct sim *sim)
 	world_configure(&sim->world);
 }
 
+/* Somebody's Ctrl-Z, or a debugger. */
+static void stop_somebody(struct sim *sim)
+{
+	uint32_t p = (uint32_t)prng_below(&sim->stops, sim->n_slots);
+	struct sim_program *prog = &sim->programs[p];
+
+	if (!sim->world.procs[p].is_alive || prog->stopped_ns > sim->world.now)
+		return;
+	/* Half of them for a moment. */
+	prog->stopped_ns = sim->world.now + 10 * MS +
+			   prng_below(&sim->stops, prng_below(&sim->stops, 2) ? STOPPED_NS : 3 * S);
+	sim->n_stops++;
+	sim_schedule(sim, sim->world.now + prng_below(&sim->stops, LOOK_NS), SIM_LOOK, p,
+		     prog->life);
+	sim_schedule(sim, prog->stopped_ns, SIM_AWAKE, p, prog->life);
+}
+
+/* What was sent before it stopped may arrive after the look: then the next one finds it again. */
+static void on_look(struct sim *sim, uint32_t p)
+{
+	struct sim_program *prog = &sim->programs[p];
+
+	if (prog->stopped_ns <= sim->world.now)
+		return;
+	if (sim->world.procs[p].is_joined)
+		world_process(&sim->world, p, true);
+	sim_schedule(sim, sim->world.now + LOOK_NS, SIM_LOOK, p, prog->life);
+}
+
+/* It answers the heartbeat that it was asked for, unless its agent is busy. */
+static void on_awake(struct sim *sim, uint32_t p)
+{
+	if (sim->world.procs[p].work != WORLD_WORK_NONE)
+		sim_schedule(sim, sim->world.now + LOOK_NS, SIM_AWAKE, p, sim->programs[p].life);
+	else if (sim->world.procs[p].is_joined)
+		world_process(&sim->world, p, false);
+}
+
+/* It does nothing before it goes on; its messages that are on their way arrive. */
+static bool is_put_off(struct sim *sim, const struct sim_event *event)
+{
+	const struct sim_program *prog = &sim->programs[event->p];
+
+	if (prog->stopped_ns <= sim->world.now || event->what == SIM_UP ||
+	    event->what == SIM_GONE || event->what == SIM_LOOK)
+		return false;
+	sim_schedule(sim, prog->stopped_ns, event->what, event->p, event->life);
+	return true;
+}
+
 static void on_fault(struct sim *sim)
 {
 	uint32_t p = (uint32_t)prng_below(&sim->seed, sim->n_slots);
 	struct world_proc *proc = &sim->world.procs[p];
+
+	if (sim->has_stops && prng_below(&sim->stops, 3) == 0)
+		stop_somebody(sim);
 
 	sim_schedule(sim, sim->world.now + sim_between(sim, 10 * MS, 5 * S), SIM_FAULT, 0, 0);
 	if (!proc->is_alive && !proc->is_joined)
@@ -365,9 +421,17 @@ static void handle(struct sim *sim, const struct sim_event *event)
 	}
 	if (event->life != (is_link ? prog->linked : prog->life))
 		return;
+	if (is_put_off(sim, event))
+		return;
 	switch (event->what) {
 	case SIM_UP:
 		on_up_due(sim, event);
+		break;
+	case SIM_LOOK:
+		on_look(sim, event->p);
+		break;
+	case SIM_AWAKE:
+		on_awake(sim, event->p);
 		break;
 	case SIM_DOWN:
 		on_down_due(sim, event);
@@ -523,6 +587,8 @@ static struct result run(uint64_t seed, int faults)
 	/* Old seeds keep their runs. */
 	sim.has_gangs = WORLD_GPUS > 3 || (seed / 16) % 2 == 1;
 	sim.has_drainers = sim.has_gangs && (seed / (WORLD_GPUS > 3 ? 16 : 32)) % 2 == 1;
+	sim.has_stops = (seed / (WORLD_GPUS > 3 ? 32 : 64)) % 2 == 1;
+	sim.stops = seed ^ 0xd1b54a32d192ed03ull;
 	sim.world.has_gangs = sim.has_gangs;
 	sim.world.has_users = sim.n_owners > 1;
 	sim.world.on_up = on_up;
@@ -547,11 +613,11 @@ static struct result run(uint64_t seed, int faults)
 		assert(sim.world.sched.gpus[g].sums.charged == 0);
 	/* Nothing went wrong, so nobody waited for ever: for a turn, and perhaps to grow. Of
 	 * several users each has that bound, not each program (world_users.h). */
-	if (faults == 0 && config.anti_thrash && !(sim.has_claims && sim.has_critical) &&
-	    (sim.n_owners == 1 || !config.fair_users))
+	if (faults == 0 && !sim.has_stops && config.anti_thrash &&
+	    !(sim.has_claims && sim.has_critical) && (sim.n_owners == 1 || !config.fair_users))
 		assert(sim.wait_max_ns <= (sim.has_gangs ? 4 : 2) * config.wait_bound_ns);
 	/* Nobody was frozen while a member of its gang drained. */
-	if (faults == 0)
+	if (faults == 0 && !sim.has_stops)
 		assert(sim.n_stuck == 0);
 	free(sim.queue.at);
 	result = (struct result){

@@ -216,6 +216,11 @@ int world_step(struct world *world, struct sched_event *event)
 		if (a->type == SCHED_ACTION_REFUSE && world->is_strict && !world->has_gangs &&
 		    world_takes_turns(world, world->clients[a->client].gpu))
 			assert(!world_could_have(world, a->client, a->bytes, before.is_coming));
+		/* Nobody is served who cannot answer, and nobody is stopped for it. */
+		if (a->type == SCHED_ACTION_GRANT || a->type == SCHED_ACTION_BUDGET)
+			assert(!world->clients[a->client].is_hung);
+		if (a->type == SCHED_ACTION_DROP && a->to != SCHED_NONE)
+			assert(!world->clients[a->to].is_hung);
 		if (a->type == SCHED_ACTION_BUDGET)
 			before.is_blocked[a->client] = false; /* it has what it waited for */
 		if (a->type == SCHED_ACTION_DROP && a->grant)

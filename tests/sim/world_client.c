@@ -232,6 +232,16 @@ void world_claim(struct world *world, uint32_t p, struct sched_claim claim)
 		(void)world_step(world, &event);
 }
 
+void world_process(struct world *world, uint32_t p, bool is_stopped)
+{
+	struct sched_event event = {
+		.type = SCHED_EVENT_PROCESS, .client = p, .is_stopped = is_stopped};
+
+	/* Others have its place meanwhile. */
+	world->may_overlap = true;
+	(void)world_step(world, &event);
+}
+
 void world_pause(struct world *world, uint32_t p, bool is_paused)
 {
 	struct sched_event event = {.type = SCHED_EVENT_PAUSE, .client = p, .is_paused = is_paused};

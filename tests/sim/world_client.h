@@ -22,6 +22,9 @@ void world_alloc(struct world *world, uint32_t p, uint64_t bytes, bool is_pinned
 /* Of what it owns. */
 void world_free(struct world *world, uint32_t p, uint64_t bytes);
 
+/* The daemon finds that p's process is stopped, or goes on. */
+void world_process(struct world *world, uint32_t p, bool is_stopped);
+
 /* Somebody pauses p, or resumes it. */
 void world_pause(struct world *world, uint32_t p, bool is_paused);
 
