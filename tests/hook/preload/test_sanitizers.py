@@ -9,11 +9,12 @@ import subprocess
 
 import pytest
 from preload_rig import (
-    BUFFER, BUILD, MEM_SWAPPED, PRELOAD, RELEASED_MEM, expect_end, expect_line, tell,
+    BUFFER, BUILD, MEM_SWAPPED, PRELOAD, RELEASED_MEM, RELEASED_OUTCOME, expect_end, expect_line, tell,
 )
 
 OURS = str(BUILD / "libnvshare.so")
 WALKER = str(PRELOAD / "libwalker.so")
+TIMEOUT = 1  # outcome of a stop
 
 
 def runtime(name):
@@ -50,7 +51,10 @@ def test_it_starts_moves_and_verifies(node, program, preload, env):
     client.welcome()
     client.let_run()
     expect_line(program, "ready")
-    assert client.stop(1 << 40)[RELEASED_MEM + MEM_SWAPPED] >= BUFFER
+    released = client.stop(1 << 40)
+    while released[RELEASED_OUTCOME] == TIMEOUT:  # on a busy machine; the scheduler tries again, too
+        released = client.stop(1 << 40)
+    assert released[RELEASED_MEM + MEM_SWAPPED] >= BUFFER
     tell(program)
     tell(program)
     client.let_run()
