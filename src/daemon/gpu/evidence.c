@@ -88,10 +88,13 @@ void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_p
 		reports[i].lacking -= bytes;
 		rest -= bytes;
 		elsewhere += bytes;
+		reports[i].beyond = bytes; /* its own part of elsewhere, for the loop below */
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		reports[i].beyond = beyond_of(&reports[i], processes, n_processes, elsewhere);
-		reports[i].is_sure = elsewhere == 0;
+		uint64_t others = elsewhere - reports[i].beyond;
+
+		reports[i].beyond = beyond_of(&reports[i], processes, n_processes, others);
+		reports[i].is_sure = others == 0;
 	}
 }
 

@@ -12,8 +12,8 @@
  * that remain are lacking. A report may be ahead of the driver, so bytes are doubted when they
  * have lacked for long.
  *
- * What a process has beyond its report is the driver's own, of its contexts: no client can measure
- * its first context. It counts when two comparisons find the same.
+ * Bytes of a process beyond its report are the driver's own, of its contexts: no client can measure
+ * its first context. They count when two comparisons find the same.
  *
  * Pure. Threading: none.
  */

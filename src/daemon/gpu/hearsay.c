@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 /*
- * What NVML does not confirm is at most this part of a card, and at most CONTEXT_MAX bytes, if the
- * client was not told more. A library that knows no cost assumes half of it
+ * A cost that NVML does not confirm is at most this part of a card, and at most CONTEXT_MAX bytes,
+ * if the client was not told more. A library that knows no cost assumes half of it
  * (hook/memory/context_cost.c).
  */
 #define CONTEXT_PART 16

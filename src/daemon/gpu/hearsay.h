@@ -30,7 +30,7 @@ bool hearsay_left(struct server *server, uint32_t index);
 /* peer reports bytes of contexts; its first such report counts, or a smaller one. */
 void hearsay_note_context(const struct server *server, struct peer *peer, uint64_t bytes);
 
-/* What peer's first context costs is known: NVML shows most bytes of its process. */
+/* The cost of peer's first context is known: NVML shows most bytes of its process. */
 void hearsay_confirm(struct peer *peer, uint64_t most);
 
 /* The bytes that a context costs, as peer is told; 0: nobody knows. */

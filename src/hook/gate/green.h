@@ -7,8 +7,8 @@
  *
  * A green context ends before its streams and their work do. A driver may follow its handle into
  * memory that it has freed, and the streams may only be destroyed. So no other book keeps a green
- * context's handle to give it to the driver: memory and events belong to the primary one. What is
- * to be known of such a stream stands here, and the driver is not asked.
+ * context's handle to give it to the driver: memory and events belong to the primary one. This book
+ * answers for such a stream, and the driver is not asked.
  *
  * Threading: any thread. A short lock, which no thread keeps over a driver call. Without green
  * contexts nothing takes it.
@@ -45,7 +45,7 @@ void green_stream_made(CUstream stream, CUgreenCtx handle);
 void green_stream_gone(CUstream stream); /* before the driver destroys it */
 
 /*
- * What the driver says of a stream of a green context: that one's handle as a context, or
+ * The driver's answer for a stream of a green context: that one's handle as a context, or
  * CUDA_ERROR_STREAM_DETACHED. CUDA_ERROR_NOT_FOUND: it is a stream of another context.
  */
 CUresult green_stream_context(CUstream stream, CUcontext *ret_ctx);
