@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as a file of settings. What is accepted must be whole: each entry has a key of its own
- * and a line, a text if and only if it is a scalar, and those below it behind it. What is refused
- * must be said in one line that begins with the file's name and a line.
+ * Any bytes as a file of settings. What is accepted must be whole: each entry has a key, a line,
+ * that of the first one with the same key, a text if and only if it is a scalar, and those below it
+ * behind it. What is refused must be said in one line that begins with the file's name and a line.
  */
 
 #include "daemon/settings/config_file.h"
@@ -21,6 +21,7 @@ static void check_entry(const struct config_file *file, size_t at)
 {
 	const struct config_file_entry *entry = &file->at[at];
 	size_t len = strnlen(entry->key, sizeof(entry->key));
+	uint32_t first_line = 0;
 
 	was_accepted[entry->kind] = true;
 	if (len == 0 || len == sizeof(entry->key) || entry->line == 0 ||
@@ -29,10 +30,12 @@ static void check_entry(const struct config_file *file, size_t at)
 		abort();
 	if (entry->kind == CONFIG_FILE_SCALAR && config_file_below(file, at) != 0)
 		abort();
-	for (size_t i = 0; i < at; i++) {
+	for (size_t i = 0; i < at && !first_line; i++) {
 		if (!strcmp(file->at[i].key, entry->key))
-			abort();
+			first_line = file->at[i].line;
 	}
+	if (entry->first_line != first_line)
+		abort();
 }
 
 int fuzz_left_out(void)
