@@ -262,8 +262,8 @@ void stop_client_alive(struct sched *sched, uint32_t client)
 }
 
 /*
- * It does not answer: nothing waits for it, and it is passed over. What it has, and may take, stays
- * charged. A client that waits keeps its place, and one that comes has lost its turn.
+ * It does not answer: nothing waits for it, and it is passed over. Its bytes, and those that it may
+ * take, stay charged. A client that waits keeps its place, and one that comes has lost its turn.
  */
 static void stop_detach(struct sched *sched, uint32_t client)
 {

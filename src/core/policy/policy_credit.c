@@ -70,7 +70,7 @@ static void credit_wake(struct sched *sched, uint32_t client)
 	struct sched_client *c = &sched->clients[client];
 
 	credit_look(sched, client);
-	/* Who answers again after a pause has not come back: it would go first at each pause. */
+	/* A client that answers again has not come back: it would go first after each pause. */
 	if (c->state <= SCHED_CLIENT_IDLE)
 		c->is_boosted = c->credit_ns > 0;
 }
