@@ -443,13 +443,13 @@ static void end_green(bool with_primary)
 		launch(stream);
 	APP_CALL(cuStreamSynchronize(stream));
 	APP_CALL(cuCtxSetCurrent(app.ctx));
-	if (with_primary) {
-		APP_CALL(cuDevicePrimaryCtxReset(app.dev));
+	/* Drivers 580 refuse the reset while there are green contexts. */
+	if (with_primary && !cuda.cuDevicePrimaryCtxReset(app.dev)) {
 		app_init(&app, 0);
 		return;
 	}
 	APP_CALL(cuGreenCtxDestroy(green));
-	APP_CALL(cuStreamDestroy(stream));
+	EXPECT((int)cuda.cuStreamDestroy(stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
 static void case_greens(void)

@@ -138,7 +138,7 @@ def test_answers_that_nobody_asked_for_move_nothing(node):
     rogue = node.waiter()
     for forged in range(grant + 3):
         rogue.release(forged, 1, budget=1 << 60)
-        rogue.send("MEM_UPDATE", 1 << 60, 99, 1 << 60, 1, *mem())
+        rogue.send("MEM_UPDATE", 1 << 60, 99, 1 << 48, 1, *mem())
         rogue.send("HEARTBEAT", forged)
     rogue.request()
     assert node.n_clients() == 3

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import HERE, ROOT
 from nvshare import ncu
 
 HEADER = ["ID", "Kernel Name", "Block Size", "Grid Size", *ncu.METRICS]
@@ -78,6 +78,17 @@ def test_a_bad_file_is_refused_by_its_line_and_leaves_the_old_profile(tmp_path, 
     assert done.returncode == 1
     assert f"in.csv: {reason}" in done.stderr and "Traceback" not in done.stderr
     assert out.read_text() == "old" and len(list(tmp_path.iterdir())) == 2
+
+
+def test_kernels_of_a_real_card(tmp_path):
+    """ResNet-50 of batch 1 and 32, and products, on an H200: some rows and columns of the section orion-profile."""
+    done, out = convert(tmp_path, (HERE / "ncu-h200.csv").read_text(), "--model", "resnet50")
+    assert done.stdout == f"{out}: 9 kernels: 3 compute-bound, 3 memory-bound, 3 unknown\n"
+    head, found = profiles(out)
+    assert head == "# nvshare kernel profiles 1\tmodel resnet50\tgpu NVIDIA H200"
+    assert all(0 < int(p["min_ns"]) <= int(p["mean_ns"]) < 1e6 and 0 < int(p["sms"]) <= 132 for p in found)
+    product = [p for p in found if p["name"] == "nvjet_sm90_hsh_256x128_64x4_1x2_h_bz_coopA_NNT"]
+    assert [(p["grid_blocks"], p["class"]) for p in product] == [("128", "compute"), ("160", "compute")]
 
 
 def test_names_and_keys_are_those_of_the_library(node, tmp_path):

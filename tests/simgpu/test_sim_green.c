@@ -157,7 +157,7 @@ static void its_streams_are_detached_when_it_has_ended(void **state)
 	assert_int_equal(cuEventRecord(event, stream), CUDA_ERROR_STREAM_DETACHED);
 	assert_cuda(cuEventSynchronize(event));
 	assert_cuda(cuMemFreeAsync(p, NULL));
-	assert_cuda(cuStreamDestroy_v2(stream));
+	assert_int_equal(cuStreamDestroy_v2(stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	assert_cuda(cuEventDestroy_v2(event));
 	assert_cuda(cuCtxPopCurrent_v2(&primary));
 	assert_cuda(cuDevicePrimaryCtxRelease_v2(0));

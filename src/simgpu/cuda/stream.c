@@ -199,9 +199,13 @@ API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned int flags, int pr
 	return create_stream(phStream, flags, priority);
 }
 
-/* Returns at once; the stream goes when its work is done. */
+/*
+ * Returns at once; the stream goes when its work is done. The real driver has no stream any more
+ * whose green context has ended.
+ */
 static CUresult destroy_stream(CUstream handle)
 {
+	CUresult r = CUDA_SUCCESS;
 	struct CUstream_st *stream;
 
 	state_lock();
@@ -212,11 +216,13 @@ static CUresult destroy_stream(CUstream handle)
 		state_unlock();
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
+	if (is_detached(stream))
+		r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	capture_stream_gone(stream);
 	stream->is_destroyed = true;
 	run_stream_reap(stream);
 	state_unlock();
-	return CUDA_SUCCESS;
+	return r;
 }
 
 API(cuStreamDestroy_v2, (CUstream hStream))
