@@ -6,6 +6,7 @@
 #include "core/ahead.h"
 #include "core/fit.h"
 #include "core/forecast.h"
+#include "core/gang/gang.h"
 #include "core/grant.h"
 #include "core/notice.h"
 #include "core/policy/policy.h"
@@ -223,10 +224,12 @@ void stop_failed(struct sched *sched, uint32_t client, uint32_t outcome, bool is
 	act_report(sched, client, SCHED_REPORT_STOP_FAILED, outcome);
 	if (c->state == SCHED_CLIENT_STOPPING) {
 		stop_set_state(sched, client, SCHED_CLIENT_RUNNING);
-		if (!is_short && ++c->n_failed >= FAILED_MAX && !c->is_not_preemptible) {
+		if (!is_short && ++c->n_failed >= FAILED_MAX) {
 			c->is_not_preemptible = true;
-			act_report(sched, client, SCHED_REPORT_NOT_PREEMPTIBLE, outcome);
+			c->retry_ns = sched->now_ns + sched->config.wait_bound_ns;
 		}
+		if (!is_short && c->n_failed == FAILED_MAX)
+			act_report(sched, client, SCHED_REPORT_NOT_PREEMPTIBLE, outcome);
 	}
 	fit_change(sched, client);
 }
@@ -333,5 +336,8 @@ void stop_retry(struct sched *sched, uint32_t client)
 	c->is_retrying = false;
 	c->is_resting = false;
 	c->retry_ns = SCHED_NO_DEADLINE;
+	/* It gives up by itself only if its gang runs, and the others may wait for it. */
+	if (gang_is_bound(sched, client))
+		c->is_not_preemptible = false;
 	fit_change(sched, client);
 }

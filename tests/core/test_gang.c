@@ -691,6 +691,29 @@ static void a_drain_that_always_fails_holds_nobody_up(void **state)
 	assert_true(runs(2));
 }
 
+/* Its kernels wait for the others, and those wait for the GPU that it keeps from a third one. */
+static void a_member_that_could_not_be_stopped_is_asked_again(void **state)
+{
+	(void)state;
+	run_gang_that_drains();
+	rig_at(&rig, 41 * S);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rig_fail(&rig, 0, 2), 0);
+		rig_at(&rig, rig.now + 11 * S);
+	}
+	stop_done(1);
+	assert_true(rig_status(&rig, 0).not_preemptible && runs(0) && runs(2));
+	rig_at(&rig, rig.now + rig.config.wait_bound_ns);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	rig_clear(&rig);
+	assert_int_equal(rig_fail(&rig, 0, 2), 0);
+	assert_true(rig_status(&rig, 0).not_preemptible && runs(0));
+	rig_at(&rig, rig.now + rig.config.wait_bound_ns);
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_STOPPING);
+	stop_done(0);
+	assert_false(rig_status(&rig, 0).not_preemptible);
+}
+
 static void a_member_that_dies_as_it_drains_lets_the_victim_go(void **state)
 {
 	(void)state;
@@ -1211,6 +1234,7 @@ int main(void)
 		TEST(a_victim_waits_for_the_member_that_drains),
 		TEST(members_run_on_when_one_could_not_drain),
 		TEST(a_drain_that_always_fails_holds_nobody_up),
+		TEST(a_member_that_could_not_be_stopped_is_asked_again),
 		TEST(a_member_that_dies_as_it_drains_lets_the_victim_go),
 		TEST(a_member_that_hangs_as_it_drains_lets_the_victim_go),
 		TEST(a_member_that_drains_and_rests_lets_the_victim_go),
