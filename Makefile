@@ -389,7 +389,7 @@ check-sim: check-corpus check-sim-sched check-sim-gangs check-sim-share check-si
     check-exhaustive-share check-exhaustive-jobs
 # Seeds that have found a fault follow the others.
 found_sched := 7770231
-found_gangs := 7770203 20271471
+found_gangs := 7770203 20271471 202611290170
 found_jobs  := 7770011 7770012 7770680 7772112
 run_found = $(foreach seed,$(found_$(1)),$(B)/tests/sim/sim_$(1) $(seed) 1 &&) true
 check-sim-sched: $(B)/tests/sim/sim_sched

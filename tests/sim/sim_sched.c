@@ -273,8 +273,11 @@ static void on_down_due(struct sim *sim, const struct sim_event *event)
 
 	/* The agent is busy: it reads on when its work has ended. */
 	if (proc->work != WORLD_WORK_NONE && !world_may_deliver_down(&sim->world, event->p)) {
-		prog->down_ns = sim_later(prog->down_ns, prog->work_ns);
-		sim_schedule(sim, prog->work_ns, SIM_DOWN, event->p, event->life);
+		/* Work of a process that was stopped ends after its time: now. */
+		uint64_t time = sim_later(prog->work_ns, sim->world.now);
+
+		prog->down_ns = sim_later(prog->down_ns, time);
+		sim_schedule(sim, time, SIM_DOWN, event->p, event->life);
 		return;
 	}
 	if (proc->down.n > 0)
