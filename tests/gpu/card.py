@@ -103,8 +103,8 @@ class Card:
             self.settings = {"NVSHARE_MEMORY_RESERVE_PERCENT": str(RESERVE), **env}
             self.rig.start_scheduler(**self.settings)
             gpu = self.rig.status()["gpus"][0]
-            found = gpu["usable_memory"]
             self.external = gpu["external_memory"]
+            found = max(0, gpu["usable_memory"] - self.external)
             self.total = gpu["total_memory"]
             if abs(found - usable) < 4 * rigs.MIB:
                 return

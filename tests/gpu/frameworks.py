@@ -43,7 +43,7 @@ def run(args, script, way, variant):
         rig.start_scheduler(**scheduler_settings(way))
         held = rig.flag()
         gpu = rig.status()["gpus"][0]
-        left = rigs.size(args.card) + gpu["total_memory"] - gpu["usable_memory"]
+        left = rigs.size(args.card) + gpu["total_memory"] - gpu["usable_memory"] + gpu["external_memory"]
         outsider = rig.app("outsider", "hold", "--leave", str(left), "--until", held, preload=False)
         rig.until("the rest of the card is taken", 60, lambda: outsider.find("left="))
         if way in ("beside", "frozen"):

@@ -57,7 +57,7 @@ def scene(args, name, fraction):
     try:
         rig.start_scheduler()
         gpu = rig.status()["gpus"][0]
-        print(f"{name}: {rigs.nice(gpu['total_memory'])} in all, {rigs.nice(gpu['usable_memory'])} usable, the link at"
+        print(f"{name}: {rigs.nice(gpu['total_memory'])} in all, {rigs.nice(gpu['usable_memory'] - gpu['external_memory'])} usable, the link at"
               f" {rigs.nice(gpu['link_bytes_per_second'])}/s as NVML says", flush=True)
         look_at_outsider(rig, args)
         holder, flag = start_holder(rig, args, fraction)
