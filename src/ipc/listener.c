@@ -261,6 +261,11 @@ static bool is_socket_there(const struct listener *listener)
 	       st.st_dev == listener->dev && st.st_ino == listener->ino;
 }
 
+bool listener_has_name(const char *name)
+{
+	return !strcmp(name, NVSHARE_SOCK_NAME) || !strcmp(name, LOCK_NAME);
+}
+
 bool listener_is_whole(const struct listener *listener)
 {
 	return is_folder_there(listener) && is_lock_there(listener) && is_socket_there(listener);

@@ -61,6 +61,9 @@ int listener_open(const char *dir, struct listener *ret);
  */
 int listener_accept(const struct listener *listener);
 
+/* Whether a file of the folder of this name is the lock's or the socket's. */
+bool listener_has_name(const char *name);
+
 /* Whether the names of folder, lock and socket still lead to them. */
 bool listener_is_whole(const struct listener *listener);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/gpu/evidence.h"
 
+#include "core/u64.h"
+
 #include "util/clock.h"
 
 #include <setjmp.h>
@@ -144,26 +146,29 @@ static void what_a_process_has_beyond_its_reports_is_its_own(void **state)
 	}
 }
 
-static bool settles(struct evidence *evidence, uint64_t bytes, uint64_t shown)
+static bool settles(struct evidence *evidence, uint64_t bytes, uint64_t shown, uint64_t listed_ns)
 {
-	return evidence_settle(
-		evidence,
-		&(struct evidence_report){.bytes = bytes, .shown = shown, .beyond = shown - bytes});
+	const struct evidence_report report = {
+		.bytes = bytes, .shown = shown, .beyond = u64_excess(shown, bytes)};
+
+	return evidence_settle(evidence, &report, listed_ns);
 }
 
 /* While memory comes and goes, reports and NVML are not of the same moment. */
-static void it_counts_when_it_is_found_twice(void **state)
+static void it_counts_when_it_is_found_over_a_second(void **state)
 {
 	struct evidence e = {.doubted = 0};
 
 	(void)state;
-	assert_false(settles(&e, 40, 64));
-	assert_false(settles(&e, 20, 64));
-	assert_false(settles(&e, 20, 44));
-	assert_true(settles(&e, 60, 84));
-	assert_false(evidence_settle(&e, &(struct evidence_report){.bytes = 20}));
-	assert_false(settles(&e, 20, 44));
-	assert_true(settles(&e, 20, 44));
+	assert_false(settles(&e, 40, 64, 1 * S));
+	assert_false(settles(&e, 20, 64, 2 * S));
+	assert_false(settles(&e, 20, 64, 2 * S)); /* the same list, and another report */
+	assert_false(settles(&e, 20, 44, 3 * S));
+	assert_false(settles(&e, 60, 84, 4 * S - 1));
+	assert_true(settles(&e, 60, 84, 4 * S));
+	assert_false(settles(&e, 20, 0, 5 * S));
+	assert_false(settles(&e, 20, 44, 6 * S));
+	assert_true(settles(&e, 20, 44, 7 * S));
 }
 
 /* The driver makes it after the report. */
@@ -248,7 +253,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(used_bytes_explain_reports),
 		cmocka_unit_test(what_a_process_has_beyond_its_reports_is_its_own),
-		cmocka_unit_test(it_counts_when_it_is_found_twice),
+		cmocka_unit_test(it_counts_when_it_is_found_over_a_second),
 		cmocka_unit_test(what_comes_within_the_grace_is_never_doubted),
 		cmocka_unit_test(what_lacks_for_long_is_doubted_until_it_is_there),
 		cmocka_unit_test(what_is_there_for_a_moment_stays_doubted),

@@ -352,3 +352,18 @@ def test_a_folder_that_is_moved_away_ends_the_scheduler(node):
     finally:
         away.rename(node.folder)
     node.expect_log("cannot be made anew (Stale file handle): this scheduler ends, start it again")
+
+
+@pytest.mark.parametrize("name", ["scheduler.sock", "scheduler.lock"])
+def test_a_name_that_somebody_takes_is_no_end(node, name):
+    """Those who are there go on; nobody takes the name away by force."""
+    node.start()
+    here, _ = node.holder()
+    node.process.send_signal(signal.SIGSTOP)
+    (node.folder / name).unlink()
+    (node.folder / name).mkdir()
+    node.process.send_signal(signal.SIGCONT)
+    node.expect_log("cannot be made anew (")
+    assert node.process.poll() is None
+    here.send("PING", 1)
+    here.expect("PING")

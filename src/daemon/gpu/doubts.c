@@ -16,6 +16,10 @@
 
 #define PROCESSES_MAX 512
 
+/* Contexts of a process cost no more than this part of a card, nor than so many bytes. */
+#define CONTEXT_PART 4
+#define CONTEXT_MAX  (2ull << 30)
+
 /*
  * The least time between two lists of a GPU's processes from NVML. Until then the last list
  * counts.
@@ -182,6 +186,22 @@ static bool peer_is_at_rest(const struct server *server, const struct peer *peer
 	return state != SCHED_CLIENT_INCOMING && state != SCHED_CLIENT_STOPPING && !status.hung;
 }
 
+/*
+ * Whether what NVML shows beyond the report can be of the client's contexts. It can not where
+ * managed memory has left the card, which NVML shows until others need the room, nor where the
+ * process has others' memory open. Nor is it where contexts would cost more than any do.
+ */
+static bool peer_beyond_is_of_contexts(const struct server *server, const struct peer *peer,
+				       uint64_t beyond)
+{
+	uint64_t most = u64_min(server->gpus.at[peer->gpu].total / CONTEXT_PART, CONTEXT_MAX);
+	uint64_t reported = peer->mem.pinned[NVSHARE_PINNED_CONTEXT] - peer->evidence.beyond;
+
+	return peer->backend != NVSHARE_BACKEND_MANAGED &&
+	       !peer->mem.pinned[NVSHARE_PINNED_MANAGED] && !peer->ticket_process && reported > 0 &&
+	       reported + beyond <= most;
+}
+
 /* true: what its contexts cost is soon to be known. */
 static bool doubts_settle(struct server *server, struct peer *peer,
 			  const struct evidence_report *report)
@@ -190,7 +210,9 @@ static bool doubts_settle(struct server *server, struct peer *peer,
 
 	if (!evidence->changed_ns || peer->state != PEER_STATE_CLIENT)
 		return false;
-	if (peer_is_at_rest(server, peer) && evidence_settle(evidence, report)) {
+	if (peer_is_at_rest(server, peer) &&
+	    peer_beyond_is_of_contexts(server, peer, report->beyond) &&
+	    evidence_settle(evidence, report, server->doubts->gpus[peer->gpu].listed_ns)) {
 		client_messages_contexts(server, peer, report->beyond);
 		if (report->is_sure && !evidence->shown)
 			hearsay_confirm(peer, report->shown);

@@ -133,12 +133,12 @@ void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns
 	evidence->is_suspect = false; /* bytes beyond that get their own time */
 }
 
-bool evidence_settle(struct evidence *evidence, const struct evidence_report *report)
+bool evidence_settle(struct evidence *evidence, const struct evidence_report *report,
+		     uint64_t listed_ns)
 {
-	bool is_same =
-		report->shown && evidence->has_seen && report->beyond == evidence->seen_beyond;
-
-	evidence->has_seen = report->shown > 0;
+	if (report->shown && evidence->seen_ns && report->beyond == evidence->seen_beyond)
+		return listed_ns - evidence->seen_ns >= EVIDENCE_REST_NS;
 	evidence->seen_beyond = report->beyond;
-	return is_same;
+	evidence->seen_ns = report->shown ? listed_ns : 0;
+	return false;
 }

@@ -45,6 +45,8 @@ struct evidence_report {
 void evidence_compare(struct evidence_report *reports, uint32_t n, struct nvml_process *processes,
 		      uint32_t n_processes, uint64_t used, uint64_t slack);
 
+#define EVIDENCE_REST_NS 1000000000ull
+
 /* The findings about one client; zeroed: none. */
 struct evidence {
 	bool is_suspect;
@@ -55,7 +57,7 @@ struct evidence {
 	uint64_t doubted;
 	uint64_t beyond;      /* of its process, counted for its contexts; no report has them */
 	uint64_t seen_beyond; /* what its process had beyond its report in the last comparison */
-	bool has_seen;        /* NVML showed its process then */
+	uint64_t seen_ns;     /* since when that is so; 0: NVML showed no such process */
 	uint64_t shown;       /* of its process, when it was first known what contexts cost */
 	uint64_t changed_ns;  /* when its contexts changed; 0: what they cost is known */
 };
@@ -71,7 +73,12 @@ void evidence_report(struct evidence *evidence, uint64_t bytes, uint64_t budget)
 void evidence_weigh(struct evidence *evidence, uint64_t lacking, uint64_t now_ns,
 		    uint64_t grace_ns);
 
-/* true: report->beyond is as before, so it is what the contexts cost more. */
-bool evidence_settle(struct evidence *evidence, const struct evidence_report *report);
+/*
+ * listed_ns: when NVML was asked. true: report->beyond is as it was EVIDENCE_REST_NS before, and in
+ * all comparisons since, so it is what the contexts cost more. A report and a list of NVML may be
+ * of different moments.
+ */
+bool evidence_settle(struct evidence *evidence, const struct evidence_report *report,
+		     uint64_t listed_ns);
 
 #endif

@@ -319,15 +319,18 @@ static int admission_listen(struct server *server)
 
 /* ---- the socket's name --------------------------------------------------------- */
 
-/* Somebody may have removed a name, as a cleaner of /run does. New programs would not find it. */
+/*
+ * Somebody may have removed a name, as a cleaner of /run does. New programs would not find it.
+ * Where it cannot be made anew for now (in a sticky folder somebody may have taken the name),
+ * clients that are there go on, and it is tried again.
+ */
 static void admission_check_name(struct server *server)
 {
 	struct admission *admission = &server->admission;
-	int old_fd, r;
+	int old_fd = -1, r;
 
 	if (listener_is_whole(&admission->listener) || server->is_ending)
 		return;
-	admission_accept(server);
 	r = listener_renew(&admission->listener, &old_fd);
 	if (!r && old_fd >= 0) {
 		event_source_remove(&admission->accepting);
@@ -339,28 +342,52 @@ static void admission_check_name(struct server *server)
 			 admission->listener.addr.sun_path);
 		return;
 	}
+	if (r != LISTENER_E_TAKEN && r != -ESTALE) {
+		if (!deadline_is_set(&admission->look))
+			log_warn("the socket '%s' or its lock was removed, and cannot be made anew"
+				 " (%s): it is tried again each minute",
+				 admission->listener.addr.sun_path,
+				 r < 0 ? strerror(-r) : "something else has its name");
+		deadline_set(&server->deadlines, &admission->look, server->now_ns + LOOK_NS);
+		return;
+	}
 	log_error(
 		"the socket '%s' was removed and cannot be made anew (%s): this scheduler ends, start"
 		" it again",
 		admission->listener.addr.sun_path,
-		r < 0 ? strerror(-r) : "another scheduler, or another user, has its folder");
+		r < 0 ? strerror(-r) : "another scheduler has its folder");
 	admission->lost_r = r;
 	server->is_ending = true;
+}
+
+/* Others' files in the folder, as in /tmp, are no reason to look. */
+static bool admission_concerns(const char *bytes, ssize_t len)
+{
+	const struct inotify_event *event;
+
+	for (ssize_t at = 0; at < len; at += (ssize_t)(sizeof(*event) + event->len)) {
+		event = (const void *)(bytes + at);
+		if (event->mask & (IN_Q_OVERFLOW | IN_MOVE_SELF | IN_IGNORED) ||
+		    (event->len && listener_has_name(event->name)))
+			return true;
+	}
+	return false;
 }
 
 static void admission_on_folder(void *context, struct event_source *source, uint32_t events)
 {
 	_Alignas(struct inotify_event) char bytes[4096];
+	ssize_t n = read(source->fd, bytes, sizeof(bytes));
 
 	(void)events;
-	while (read(source->fd, bytes, sizeof(bytes)) > 0)
-		;
-	admission_check_name(context);
+	if (admission_concerns(bytes, n))
+		admission_check_name(context);
 }
 
 static void admission_on_look(struct server *server, struct deadline *deadline)
 {
-	deadline_set(&server->deadlines, deadline, server->now_ns + LOOK_NS);
+	if (!server->admission.folder.poller)
+		deadline_set(&server->deadlines, deadline, server->now_ns + LOOK_NS);
 	admission_check_name(server);
 }
 
@@ -371,6 +398,7 @@ static void admission_watch(struct server *server)
 	char path[32];
 	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
+	admission->look.on_due = admission_on_look;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", admission->listener.dir_fd);
 	if (fd >= 0 && inotify_add_watch(fd, path, IN_DELETE | IN_MOVE | IN_MOVE_SELF) >= 0 &&
 	    event_source_add(&server->poller, &admission->folder, fd, EPOLLIN,
@@ -380,7 +408,6 @@ static void admission_watch(struct server *server)
 		 " (fs.inotify.max_user_instances and max_user_watches are the usual limits)",
 		 strerror(errno));
 	(void)fd_close(fd);
-	admission->look.on_due = admission_on_look;
 	deadline_set(&server->deadlines, &admission->look, server->now_ns + LOOK_NS);
 }
 

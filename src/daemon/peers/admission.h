@@ -30,7 +30,7 @@ struct admission {
 	struct listener listener;
 	struct event_source accepting; /* not watched while the listener rests */
 	struct event_source folder;    /* the listener's: its socket may be removed */
-	struct deadline look;          /* where the folder cannot be watched */
+	struct deadline look;          /* where the folder cannot be watched, or a name is taken */
 	int lost_r;                    /* -errno or LISTENER_E_*: the socket is gone for good */
 	struct deadline rest;          /* the listener listens again; not set: it listens */
 	struct reaper reaper;          /* used only where listener.takes_rights */

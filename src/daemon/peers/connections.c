@@ -191,8 +191,24 @@ static bool connections_handle_input(struct server *server, struct peer *peer)
 
 void connections_receive_rest(struct server *server, struct peer *peer)
 {
-	for (unsigned int i = 0; i < REST_MAX && connections_handle_input(server, peer); i++)
-		;
+	uint8_t bytes[NVSHARE_MSG_SIZE_MAX];
+	struct msg msg;
+
+	for (unsigned int i = 0; i < REST_MAX; i++) {
+		ssize_t n;
+
+		if (server->admission.listener.takes_rights &&
+		    sock_next(peer->fd) == SOCK_NEXT_RIGHTS)
+			return;
+		n = sock_recv(peer->fd, bytes, sizeof(bytes));
+		if (n <= 0)
+			return;
+		if (msg_decode(bytes, (size_t)n, MSG_TO_SCHEDULER, &msg) ||
+		    msg.header.type != NVSHARE_MSG_JOB_ENDED)
+			continue;
+		client_messages_handle(server, peer, &msg);
+		return;
+	}
 }
 
 void connections_handle(struct server *server, struct peer *peer, uint32_t events)

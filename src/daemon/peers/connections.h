@@ -30,8 +30,8 @@ void connections_handle(struct server *server, struct peer *peer, uint32_t event
 event_source_fn connections_on_event; /* the same, for peer::input */
 
 /*
- * Handles what peer, which has a job, has sent and nobody has read: its process has ended, or the
- * connection ends. How the job has ended is the last thing that a process sends.
+ * peer has a job, and its process has ended, or the connection ends. How the job has ended is the
+ * last thing that a process sends: it is handled, and what else nobody has read is dropped.
  */
 void connections_receive_rest(struct server *server, struct peer *peer);
 
