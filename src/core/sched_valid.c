@@ -91,7 +91,10 @@ static void check_debts(const struct sched_client *c)
 	bool wants = c->memory.wanted > 0 || c->memory.wanted_pinned > 0;
 	bool is_told = c->prepare == SCHED_PREPARE_NOW;
 
-	assert((c->answer_ns != SCHED_NO_DEADLINE) == (c->task != SCHED_TASK_NONE && !c->is_hung));
+	/* A hung client that owes an answer is late, or its process is stopped and may yet be. */
+	assert(c->answer_ns == SCHED_NO_DEADLINE || c->task != SCHED_TASK_NONE);
+	assert(c->is_hung ? c->answer_ns == SCHED_NO_DEADLINE || sched_has_drop(c)
+			  : c->answer_ns != SCHED_NO_DEADLINE || c->task == SCHED_TASK_NONE);
 	assert(sched_has_drop(c) || c->drop_bytes == 0);
 	assert((c->retry_ns != SCHED_NO_DEADLINE) == (c->is_retrying || c->is_resting));
 	assert((c->beat_ns != SCHED_NO_DEADLINE) == is_told);

@@ -243,8 +243,6 @@ static void stop_client_back(struct sched *sched, uint32_t client)
 	c->silent_ns = SCHED_NO_DEADLINE;
 	if (c->state > SCHED_CLIENT_IDLE)
 		policy_awake(sched, client, true);
-	if (sched_has_drop(c))
-		c->answer_ns = sched->now_ns + quantum_answer(sched, c->gpu, c->drop_bytes);
 	if (c->state == SCHED_CLIENT_WAITING || c->is_growing)
 		queue_push_kept(sched, client);
 	fit_change(sched, client);
@@ -283,7 +281,6 @@ static void stop_detach(struct sched *sched, uint32_t client)
 		stop_set_state(sched, client, SCHED_CLIENT_WAITING);
 	c->is_hung = true;
 	policy_awake(sched, client, false);
-	c->answer_ns = SCHED_NO_DEADLINE;
 	fit_change(sched, client);
 }
 
@@ -295,20 +292,28 @@ void stop_hung(struct sched *sched, uint32_t client)
 
 void stop_late(struct sched *sched, uint32_t client)
 {
+	sched->clients[client].answer_ns = SCHED_NO_DEADLINE;
 	act_report(sched, client, SCHED_REPORT_LATE, 0);
 	stop_hung(sched, client);
 }
 
+/*
+ * The time to answer a DROP goes on meanwhile, so that nobody gains any by being stopped. Once it
+ * is over the client is late, and is back when it answers, not when its process goes on.
+ */
 void stop_client_process(struct sched *sched, uint32_t client, bool is_stopped)
 {
 	struct sched_client *c = &sched->clients[client];
-	bool restores = c->task == SCHED_TASK_RESTORE;
+	bool is_late = c->task != SCHED_TASK_NONE && c->answer_ns == SCHED_NO_DEADLINE;
 
 	if (is_stopped && !c->is_hung) {
 		/* As of one that is put back: what it still brings in, nobody waits for. */
-		c->task = restores ? SCHED_TASK_NONE : c->task;
+		if (c->task == SCHED_TASK_RESTORE) {
+			c->task = SCHED_TASK_NONE;
+			c->answer_ns = SCHED_NO_DEADLINE;
+		}
 		stop_detach(sched, client);
-	} else if (!is_stopped && c->is_hung && !restores) {
+	} else if (!is_stopped && c->is_hung && !is_late) {
 		stop_client_back(sched, client);
 	}
 }

@@ -48,7 +48,10 @@ void stop_answered(struct sched *sched, uint32_t client);
 
 /* A sign of life; a hung client that owes no answer is taken back. Two actions at most. */
 void stop_client_alive(struct sched *sched, uint32_t client);
-/* client's process is stopped, so client is as a hung one; or it goes on. Two actions at most. */
+/*
+ * client's process is stopped, so client is as a hung one; or it goes on, and is taken back unless
+ * it is late. Two actions at most.
+ */
 void stop_client_process(struct sched *sched, uint32_t client, bool is_stopped);
 void stop_hung(struct sched *sched, uint32_t client);
 /* answer_ns has come. */

@@ -17,20 +17,23 @@ static int set_up(void **state)
 	return 0;
 }
 
-static void stop_process(uint32_t client)
+static void send_process(uint32_t client, bool is_stopped)
 {
 	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_PROCESS,
 							     .client = client,
-							     .is_stopped = true}),
+							     .is_stopped = is_stopped}),
 			 0);
+}
+
+static void stop_process(uint32_t client)
+{
+	send_process(client, true);
 	assert_true(rig_status(&rig, client).hung);
 }
 
 static void go_on(uint32_t client)
 {
-	assert_int_equal(
-		rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_PROCESS, .client = client}),
-		0);
+	send_process(client, false);
 	assert_false(rig_status(&rig, client).hung);
 }
 
@@ -206,14 +209,113 @@ static void a_victim_is_not_waited_for(void **state)
 	stop_process(0);
 	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_WAITING);
 	assert_int_equal(rig_why(&rig, 2), SCHED_WAIT_STUCK);
+	/* It goes on in time, and answers. */
 	rig_at(&rig, 100 * S);
-	assert_false(rig_reported(&rig, 0, SCHED_REPORT_LATE));
-	/* It has all of its time to answer when it goes on. */
 	go_on(0);
-	rig_at(&rig, 110 * S);
-	assert_false(rig_status(&rig, 0).hung);
 	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 80, 0), true), 0);
+	assert_false(rig_reported(&rig, 0, SCHED_REPORT_LATE));
 	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_RUNNING);
+}
+
+static uint32_t times_reported(enum sched_report report)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < rig.n; i++)
+		n += rig.did[i].type == SCHED_ACTION_REPORT && rig.did[i].report == report;
+	return n;
+}
+
+/* 0 owes 1 memory, with its grant or from its place among the idle. Returns until when. */
+static uint64_t owes(bool is_idle)
+{
+	rig_init(&rig);
+	rig_turns(&rig, 20);
+	rig_run(&rig, 0, 80);
+	if (is_idle)
+		assert_int_equal(rig_release(&rig, 0, rig_mem(80, 0, 0), false), 0);
+	rig_start(&rig, 1, 80);
+	rig_at(&rig, 21 * S);
+	assert_true(is_told_to_stop(0));
+	rig_clear(&rig);
+	assert_true(rig.clients[0].answer_ns > rig.now + 15 * S);
+	return rig.clients[0].answer_ns;
+}
+
+static void answer(bool is_idle)
+{
+	assert_int_equal(rig_release(&rig, 0, rig_mem(0, 80, 0), !is_idle), 0);
+	assert_false(rig_status(&rig, 0).hung);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_RUNNING);
+	assert_int_equal(times_reported(SCHED_REPORT_BACK), 1);
+}
+
+static void a_late_client_is_back_only_when_it_answers(void **state)
+{
+	(void)state;
+	for (int is_idle = 0; is_idle < 2; is_idle++) {
+		uint64_t until_ns = owes(is_idle);
+
+		rig_at(&rig, until_ns);
+		assert_int_equal(times_reported(SCHED_REPORT_LATE), 1);
+		for (uint32_t i = 0; i < 3; i++) {
+			stop_process(0);
+			rig_at(&rig, rig.now + S);
+			send_process(0, false);
+			assert_true(rig_status(&rig, 0).hung);
+			rig_at(&rig, rig.now + 1000 * S);
+		}
+		assert_int_equal(times_reported(SCHED_REPORT_LATE), 1);
+		assert_int_equal(times_reported(SCHED_REPORT_HUNG), 1);
+		assert_int_equal(times_reported(SCHED_REPORT_BACK), 0);
+		answer(is_idle);
+	}
+}
+
+/* stopped_ns of each 5 s. */
+static void to_stop_now_and_then_gives_no_time_to_answer(void **state)
+{
+	static const uint64_t stopped_ns[] = {10 * MS, S, 4 * S};
+
+	(void)state;
+	for (size_t i = 0; i < 6; i++) {
+		bool is_idle = i % 2;
+		uint64_t until_ns = owes(is_idle);
+
+		while (rig.now + 5 * S < until_ns) {
+			stop_process(0);
+			rig_at(&rig, rig.now + stopped_ns[i / 2]);
+			go_on(0);
+			rig_at(&rig, rig.now + 5 * S - stopped_ns[i / 2]);
+		}
+		rig_at(&rig, until_ns - 1);
+		assert_int_equal(times_reported(SCHED_REPORT_LATE), 0);
+		rig_at(&rig, until_ns);
+		assert_int_equal(times_reported(SCHED_REPORT_LATE), 1);
+		assert_int_equal(times_reported(SCHED_REPORT_HUNG), 1);
+		assert_true(rig_status(&rig, 0).hung);
+		rig_clear(&rig);
+		answer(is_idle);
+	}
+}
+
+/* It is late while it is stopped, and only its answer brings it back. */
+static void who_is_stopped_for_too_long_is_late(void **state)
+{
+	(void)state;
+	for (int is_idle = 0; is_idle < 2; is_idle++) {
+		uint64_t until_ns = owes(is_idle);
+
+		stop_process(0);
+		rig_at(&rig, until_ns - 1);
+		assert_int_equal(times_reported(SCHED_REPORT_LATE), 0);
+		rig_at(&rig, until_ns + 1000 * S);
+		assert_int_equal(times_reported(SCHED_REPORT_LATE), 1);
+		assert_int_equal(times_reported(SCHED_REPORT_HUNG), 1);
+		send_process(0, false);
+		assert_true(rig_status(&rig, 0).hung);
+		answer(is_idle);
+	}
 }
 
 /* The next idle one gives its memory up in its place. */
@@ -274,6 +376,9 @@ int main(void)
 		T(a_restore_that_goes_on_after_all_is_no_harm),
 		T(a_holder_leaves_its_place_to_others),
 		T(a_victim_is_not_waited_for),
+		T(a_late_client_is_back_only_when_it_answers),
+		T(to_stop_now_and_then_gives_no_time_to_answer),
+		T(who_is_stopped_for_too_long_is_late),
 		T(an_idle_client_is_passed_over),
 		T(to_stop_and_go_on_again_and_again_gains_nothing),
 	};
