@@ -8,6 +8,7 @@
 #define SECOND_NS 1000000000ull
 #define GIB       (1ull << 30)
 #define LINK_MAX  (1ull << 42) /* 4 TiB/s: above any bus; keeps the average from overflow */
+#define LINK_MIN  (1ull << 27) /* 128 MiB/s: below any bus; keeps times from overflow */
 
 /* A sample below this part of the link, or above twice the link, says nothing about the bus. */
 #define SAMPLE_PART 16
@@ -72,25 +73,40 @@ uint64_t quantum_turn(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 	return u64_min(turn, quantum_most(sched, gpu));
 }
 
+/* The link's bandwidth, within what buses can do; 0: unknown. */
+static uint64_t quantum_link(const struct sched_gpu *g)
+{
+	if (g->link_bandwidth == 0)
+		return 0;
+	return u64_min(u64_max(g->link_bandwidth, LINK_MIN), LINK_MAX);
+}
+
+/* A copy that is slower is not waited for, nor believed. */
+static uint64_t quantum_least(const struct sched_gpu *g)
+{
+	return g->link_bandwidth > 0 ? quantum_link(g) / SAMPLE_PART : SAMPLE_MIN;
+}
+
 uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes)
 {
-	uint64_t copy = quantum_scale(bytes, SECOND_NS, GIB);
+	const struct sched_gpu *g = &sched->gpus[gpu];
+	uint64_t moved = u64_min(bytes, g->total);
+	uint64_t copy = quantum_scale(moved, SECOND_NS, GIB);
 	uint64_t bandwidth = quantum_bandwidth(sched, gpu);
+	uint64_t most = u64_max(sched->config.wait_bound_ns,
+				quantum_scale(moved, 2 * SECOND_NS, quantum_least(g)));
 
 	if (bandwidth > 0)
-		copy = u64_max(copy, quantum_scale(bytes, 2 * SECOND_NS, bandwidth));
-	/* Others wait for the answer, and no longer than for anything else. */
-	return sched->config.answer_ns +
-	       u64_min(copy, u64_excess(sched->config.wait_bound_ns, sched->config.answer_ns));
+		copy = u64_max(copy, quantum_scale(moved, 2 * SECOND_NS, bandwidth));
+	return sched->config.answer_ns + u64_min(copy, u64_excess(most, sched->config.answer_ns));
 }
 
 /* Any client reports samples, so none says more than a bus like this one can do. */
 static uint64_t quantum_sample(const struct sched_gpu *g, uint64_t bandwidth)
 {
-	uint64_t link = u64_min(g->link_bandwidth, LINK_MAX);
-	uint64_t least = link > 0 ? u64_max(link / SAMPLE_PART, 1) : SAMPLE_MIN;
+	uint64_t link = quantum_link(g);
 
-	return u64_min(u64_max(bandwidth, least), link > 0 ? 2 * link : SAMPLE_MAX);
+	return u64_min(u64_max(bandwidth, quantum_least(g)), link > 0 ? 2 * link : SAMPLE_MAX);
 }
 
 void quantum_measure(struct sched *sched, uint32_t gpu, uint64_t moved, uint64_t move_ns)

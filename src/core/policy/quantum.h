@@ -26,8 +26,9 @@ uint64_t quantum_bandwidth(const struct sched *sched, uint32_t gpu);
 uint64_t quantum_swap(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 
 /*
- * For an answer that moves bytes: answer_ns and a second a GiB, or twice quantum_swap(). It ends at
- * wait_bound_ns, unless answer_ns is longer.
+ * For an answer that moves bytes, of which a card's size counts at most: answer_ns and a second a
+ * GiB, or twice quantum_swap(). Unless answer_ns is longer, it ends at wait_bound_ns, or where
+ * bytes took twice as long as at a sixteenth of the link (of 1 GiB/s where that is unknown).
  */
 uint64_t quantum_answer(const struct sched *sched, uint32_t gpu, uint64_t bytes);
 
