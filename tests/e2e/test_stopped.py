@@ -182,3 +182,18 @@ def test_a_client_that_stops_before_it_takes_what_it_was_given_is_not_waited_for
         assert " late client=" not in node.scheduler.output()
     taker.expect_verified()
     node.finish([holder])
+
+
+def test_who_waits_for_memory_while_it_runs_has_others_looked_at(node):
+    """It has the GPU, so it is no waiter of the queue. The status is not asked for: that looks, too."""
+    node.env.update(DEFAULTS)
+    node.start_scheduler()
+    holder = oversub(node, "holder")
+    until("it has its memory", lambda: node.used() >= 160 * MIB)
+    grower = node.app("grow", "--size", "120MiB", "--step", "40MiB", name="grower")
+    until("its allocation waits", lambda: (node.client(grower) or {}).get("growing"))
+    client = node.client(holder)["id"]
+    with stopped_by_signal(holder.pid):
+        until("it is seen", lambda: f"process-stopped client={client} " in node.scheduler.output())
+    grower.expect_verified()
+    node.finish([holder])

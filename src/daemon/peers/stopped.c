@@ -153,7 +153,7 @@ static void stopped_on_due(struct server *server, struct deadline *deadline)
 		if (!server->gpus.at[i].is_told)
 			continue;
 		sched_gpu_status(&server->sched, i, &status);
-		if (status.n_waiting == 0)
+		if (status.n_queued == 0)
 			continue;
 		gpus |= 1u << i;
 		stopped_look_at_head(server, &status);
