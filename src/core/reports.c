@@ -325,6 +325,21 @@ static bool is_restored(const struct sched *sched, const struct sched_event *eve
 	       (c->memory.swapped == 0 || fit_oversize(sched, event->client));
 }
 
+/* client waits, or comes and has nothing to bring in; its memory has changed. */
+static void check_memory(struct sched *sched, uint32_t client)
+{
+	struct sched_client *c = &sched->clients[client];
+
+	check_wanted(sched, client);
+	if (c->state != SCHED_CLIENT_INCOMING)
+		return;
+	fit_set_target(sched, client);
+	/* It needs more by now than it was given. */
+	if (fit_allowed(c) < c->budget_target)
+		grant_unready(c);
+	fit_change(sched, client);
+}
+
 int reports_memory(struct sched *sched, const struct sched_event *event)
 {
 	struct sched_client *c = &sched->clients[event->client];
@@ -352,20 +367,13 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 	case SCHED_CLIENT_WAITING:
 		if (is_restored(sched, event))
 			end_late_restore(sched, event);
-		check_wanted(sched, event->client);
+		check_memory(sched, event->client);
 		break;
 	case SCHED_CLIENT_INCOMING:
-		if (c->task == SCHED_TASK_RESTORE) {
-			if (is_restored(sched, event))
-				grant_restored(sched, event->client);
-			break;
-		}
-		check_wanted(sched, event->client);
-		fit_set_target(sched, event->client);
-		/* It needs more by now than it was given. */
-		if (fit_allowed(c) < c->budget_target)
-			grant_unready(c);
-		fit_change(sched, event->client);
+		if (c->task != SCHED_TASK_RESTORE)
+			check_memory(sched, event->client);
+		else if (is_restored(sched, event))
+			grant_restored(sched, event->client);
 		break;
 	case SCHED_CLIENT_RUNNING:
 		reports_growth(sched, event->client, is_last_epoch);
@@ -376,6 +384,22 @@ int reports_memory(struct sched *sched, const struct sched_event *event)
 	case SCHED_CLIENT_STATE_COUNT_:
 		break;
 	}
+	return 0;
+}
+
+int reports_pinned(struct sched *sched, const struct sched_event *event)
+{
+	struct sched_client *c = &sched->clients[event->client];
+	struct sched_memory memory = c->memory;
+
+	if (c->state == SCHED_CLIENT_FREE)
+		return SCHED_E_NO_CLIENT;
+	memory.pinned = event->bytes;
+	fit_set_memory(sched, event->client, &memory);
+	fit_change(sched, event->client);
+	if (c->state == SCHED_CLIENT_WAITING ||
+	    (c->state == SCHED_CLIENT_INCOMING && c->task != SCHED_TASK_RESTORE))
+		check_memory(sched, event->client);
 	return 0;
 }
 

@@ -16,6 +16,8 @@ int reports_memory(struct sched *sched, const struct sched_event *event);
 int reports_pause(struct sched *sched, const struct sched_event *event);
 int reports_alive(struct sched *sched, const struct sched_event *event);
 int reports_process(struct sched *sched, const struct sched_event *event);
+/* Not a client's own word: no sign of life, and what it wants stays as it is. */
+int reports_pinned(struct sched *sched, const struct sched_event *event);
 
 /* A wait for memory has reached its bound: refused, if there is no end to it. */
 void reports_bound(struct sched *sched, uint32_t client);

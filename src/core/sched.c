@@ -506,6 +506,8 @@ static int sched_handle(struct sched *sched, const struct sched_event *event)
 		return gang_join(sched, event);
 	case SCHED_EVENT_PROCESS:
 		return reports_process(sched, event);
+	case SCHED_EVENT_PINNED:
+		return reports_pinned(sched, event);
 	case SCHED_EVENT_COUNT_:
 		break;
 	}

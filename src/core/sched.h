@@ -154,6 +154,8 @@ enum sched_event_type {
 	SCHED_EVENT_GANG,    /* client, gang, gang_size: it belongs to this gang from now on */
 	SCHED_EVENT_PROCESS, /* client, is_stopped: its process was stopped (a signal, a debugger,
 			      * a frozen control group), or goes on */
+	SCHED_EVENT_PINNED,  /* client, bytes: of pinned memory, as somebody else has found. It is
+			      * no report: the client has said nothing */
 	SCHED_EVENT_COUNT_
 };
 

@@ -207,24 +207,22 @@ void client_messages_grow(struct server *server, struct peer *peer, const struct
 		log_debug("ignored client=%u message=MEM_UPDATE core=%d", peer->id, r);
 }
 
-/* The epoch is of no budget, so the budget stays as it is. */
 void client_messages_contexts(struct server *server, struct peer *peer, uint64_t beyond)
 {
 	struct nvshare_mem mem = peer->mem;
-	struct sched_event event = {
-		.type = SCHED_EVENT_MEMORY,
-		.client = peer->slot,
-		.epoch = UINT64_MAX,
-		.budget = peer->account.budget,
-	};
+	struct sched_event event = {.type = SCHED_EVENT_PINNED, .client = peer->slot};
+	struct sched_memory memory;
 
-	if (beyond == peer->evidence.beyond)
+	/* Without contexts there is nothing that more could be the cost of. */
+	if (beyond == peer->evidence.beyond ||
+	    mem.pinned[NVSHARE_PINNED_CONTEXT] <= peer->evidence.beyond)
 		return;
 	mem.pinned[NVSHARE_PINNED_CONTEXT] -= peer->evidence.beyond;
 	peer->evidence.beyond = beyond;
 	/* It is no change of its contexts. */
 	peer->mem.pinned[NVSHARE_PINNED_CONTEXT] = mem.pinned[NVSHARE_PINNED_CONTEXT] + beyond;
-	client_take_memory(server, peer, &mem, &event.memory);
+	client_take_memory(server, peer, &mem, &memory);
+	event.bytes = memory.pinned;
 	(void)dispatch_event(server, &event);
 }
 

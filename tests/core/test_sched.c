@@ -412,19 +412,19 @@ static void every_event_in_every_state(void **state)
 	};
 	static const int expected[SCHED_CLIENT_STATE_COUNT_][SCHED_EVENT_COUNT_] = {
 		/*  GPU CONFIG JOIN LEAVE REQUEST RELEASED MEMORY ALIVE TIME CLAIM USED
-		    DOUBT PAUSE AHEAD GANG PROCESS */
+		    DOUBT PAUSE AHEAD GANG PROCESS PINNED */
 		[SCHED_CLIENT_FREE] = {OK, OK, OK, NO, NO, NO, NO, NO, OK, NO, NO, NO, NO, NO, NO,
-				       NO},
+				       NO, NO},
 		[SCHED_CLIENT_IDLE] = {OK, OK, EX, OK, OK, OLD, OK, OK, OK, OK, OK, OK, OK, OK, OK,
-				       OK},
+				       OK, OK},
 		[SCHED_CLIENT_WAITING] = {OK, OK, EX, OK, ST, OLD, OK, OK, OK, OK, OK, OK, OK, OK,
-					  OK, OK},
+					  OK, OK, OK},
 		[SCHED_CLIENT_INCOMING] = {OK, OK, EX, OK, ST, OLD, OK, OK, OK, OK, OK, OK, OK, OK,
-					   OK, OK},
+					   OK, OK, OK},
 		[SCHED_CLIENT_RUNNING] = {OK, OK, EX, OK, ST, OK, OK, OK, OK, OK, OK, OK, OK, OK,
-					  OK, OK},
+					  OK, OK, OK},
 		[SCHED_CLIENT_STOPPING] = {OK, OK, EX, OK, ST, OK, OK, OK, OK, OK, OK, OK, OK, OK,
-					   OK, OK},
+					   OK, OK, OK},
 	};
 
 	(void)state;

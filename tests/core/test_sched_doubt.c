@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Bytes that a client says it has, and that somebody has found not to be there. */
+/*
+ * What somebody else has found of a client's memory: bytes that are not there although it says so,
+ * and what its contexts cost beyond its reports.
+ */
 
 #include "rig.h"
 
@@ -128,6 +131,66 @@ static void who_is_doubted_grows_stops_and_comes_back(void **state)
 	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_RUNNING);
 }
 
+static void find_pinned(uint32_t client, uint64_t gib)
+{
+	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_PINNED,
+							     .client = client,
+							     .bytes = gib * GIB}),
+			 0);
+	assert_int_equal(rig_status(&rig, client).memory.pinned, gib * GIB);
+}
+
+static void what_contexts_cost_is_not_there_for_others(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 40);
+	rig_release(&rig, 0, rig_mem(40, 0, 0), false);
+	find_pinned(0, 2);
+	assert_int_equal(available(), 58);
+	/* With its contexts it waits for more than there will ever be. */
+	rig_run(&rig, 1, 50);
+	rig_start(&rig, 2, 97);
+	assert_int_equal(rig_state(&rig, 2), SCHED_CLIENT_WAITING);
+	assert_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
+	find_pinned(2, 2);
+	assert_non_null(rig_did(&rig, 2, SCHED_ACTION_REFUSE));
+}
+
+static void what_contexts_cost_is_no_sign_of_life(void **state)
+{
+	(void)state;
+	rig.config.switch_fixed_ns = 200 * S;
+	assert_int_equal(rig_config(&rig), 0);
+	rig_run(&rig, 0, 80);
+	rig_start(&rig, 1, 50);
+	rig.mute = 0;
+	for (uint32_t i = 1; i <= 60; i++) {
+		rig_at(&rig, i * S);
+		find_pinned(0, 1 + i % 2);
+	}
+	assert_true(rig_reported(&rig, 0, SCHED_REPORT_HUNG));
+	assert_false(rig_reported(&rig, 0, SCHED_REPORT_BACK));
+	assert_true(rig_status(&rig, 0).hung);
+}
+
+static void what_contexts_cost_changes_nothing_that_is_wanted(void **state)
+{
+	(void)state;
+	rig_run(&rig, 0, 40);
+	assert_int_equal(rig_memory(&rig, 0, rig_want(rig_mem(40, 0, 0), 70, 0)), 0);
+	assert_non_null(rig_did(&rig, 0, SCHED_ACTION_REFUSE)); /* it wants nothing any more */
+	rig_clear(&rig);
+	find_pinned(0, 1);
+	assert_int_equal(rig_status(&rig, 0).memory.wanted, 0);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_REFUSE));
+	/* Here it does. */
+	rig_run(&rig, 1, 50);
+	assert_int_equal(rig_memory(&rig, 0, rig_want(rig_mem(40, 0, 1), 20, 0)), 0);
+	find_pinned(0, 2);
+	assert_int_equal(rig_status(&rig, 0).memory.wanted, 20 * GIB);
+	assert_true(rig_status(&rig, 0).growing);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +199,9 @@ int main(void)
 		cmocka_unit_test_setup(what_a_hung_client_has_not_is_others, set_up),
 		cmocka_unit_test_setup(what_is_reported_no_more_was_not_there, set_up),
 		cmocka_unit_test_setup(who_is_doubted_grows_stops_and_comes_back, set_up),
+		cmocka_unit_test_setup(what_contexts_cost_is_not_there_for_others, set_up),
+		cmocka_unit_test_setup(what_contexts_cost_is_no_sign_of_life, set_up),
+		cmocka_unit_test_setup(what_contexts_cost_changes_nothing_that_is_wanted, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,6 +121,8 @@ static enum sched_event_type event_type(struct input *in)
 		return SCHED_EVENT_GANG;
 	if (b == 247)
 		return SCHED_EVENT_PROCESS;
+	if (b == 246)
+		return SCHED_EVENT_PINNED;
 	return b & 1 ? SCHED_EVENT_CLAIM : SCHED_EVENT_USED;
 }
 
