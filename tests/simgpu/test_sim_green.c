@@ -99,16 +99,22 @@ static void ask_for_a_capture(CUcontext ctx, CUstream stream)
 	(void)cuStreamIsCapturing(stream, &status);
 }
 
-/* In a process of its own, which has not used the driver before. */
+/*
+ * In a process of its own, which has not used the driver before. It ends also where the thread
+ * blocks signals.
+ */
 static void expect_segv(void (*use)(CUcontext ctx, CUstream stream))
 {
 	CUcontext primary, part, found;
 	CUstream stream;
 	CUgreenCtx green;
 	int status = 0;
+	sigset_t all;
 	pid_t pid = fork();
 
 	if (pid == 0) {
+		(void)sigfillset(&all);
+		(void)sigprocmask(SIG_BLOCK, &all, NULL);
 		if (cuInit(0) || cuDevicePrimaryCtxRetain(&primary, 0) ||
 		    cuCtxPushCurrent_v2(primary))
 			_exit(1);

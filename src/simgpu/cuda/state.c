@@ -54,8 +54,14 @@ uint64_t state_next_id(void)
 
 void state_follow_stale(const char *what)
 {
+	sigset_t segv;
+
 	node_debug("%s has ended, and its handle is used", what);
 	(void)signal(SIGSEGV, SIG_DFL);
+	(void)sigemptyset(&segv);
+	(void)sigaddset(&segv, SIGSEGV);
+	(void)pthread_sigmask(SIG_UNBLOCK, &segv,
+			      NULL); /* the kernel's own would not stay pending */
 	(void)raise(SIGSEGV);
 }
 
