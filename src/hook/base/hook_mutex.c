@@ -8,31 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const names[] = {
-	[HOOK_LOCK_AGENT] = "agent",
-	[HOOK_LOCK_SHARE_API] = "share_api",
-	[HOOK_LOCK_SHARE_TASKS] = "share_tasks",
-	[HOOK_LOCK_ORION] = "orion",
-	[HOOK_LOCK_TICKETS] = "tickets",
-	[HOOK_LOCK_OPENED] = "opened",
-	[HOOK_LOCK_TICKET_LINK] = "ticket_link",
-	[HOOK_LOCK_POOLS] = "pools",
-	[HOOK_LOCK_PEERS] = "peers",
-	[HOOK_LOCK_MANAGED] = "managed",
-	[HOOK_LOCK_PAGER] = "pager",
-	[HOOK_LOCK_HASH] = "hash",
-	[HOOK_LOCK_FREEZE_PROVE] = "freeze_prove",
-	[HOOK_LOCK_FREEZE_WATCHDOG] = "freeze_watchdog",
-	[HOOK_LOCK_CHANNELS] = "channels",
-	[HOOK_LOCK_HOSTPOOL] = "hostpool",
-	[HOOK_LOCK_TOUCHED] = "touched",
-	[HOOK_LOCK_VMM] = "vmm",
-	[HOOK_LOCK_LEDGER] = "ledger",
-	[HOOK_LOCK_BUDGET] = "budget",
-	[HOOK_LOCK_CAPTURES] = "captures",
-	[HOOK_LOCK_DEVICE] = "device",
-	[HOOK_LOCK_IMPORTS] = "imports",
-};
+#define LOCK_NAME(name) #name,
+static const char *const names[] = {HOOK_LOCKS(LOCK_NAME)};
+
+_Static_assert(sizeof(names) / sizeof(*names) == HOOK_LOCK_COUNT_, "a name for each mutex");
 
 /* A bit for each mutex that the thread holds: 1 << enum hook_lock. */
 static __thread uint32_t held __attribute__((tls_model("initial-exec")));

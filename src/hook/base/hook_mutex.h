@@ -20,33 +20,35 @@
 #include <pthread.h>
 #include <stdint.h>
 
-enum hook_lock {
-	HOOK_LOCK_AGENT,
-	HOOK_LOCK_SHARE_API,
-	HOOK_LOCK_SHARE_TASKS,
-	HOOK_LOCK_ORION,
-	HOOK_LOCK_TICKETS,
-	HOOK_LOCK_OPENED,
-	HOOK_LOCK_TICKET_LINK,
-	HOOK_LOCK_POOLS,
-	HOOK_LOCK_PEERS,
-	HOOK_LOCK_MANAGED,
-	HOOK_LOCK_PAGER,
-	HOOK_LOCK_HASH,
-	HOOK_LOCK_FREEZE_PROVE,
-	HOOK_LOCK_FREEZE_WATCHDOG,
-	HOOK_LOCK_CHANNELS,
-	HOOK_LOCK_HOSTPOOL,
-	HOOK_LOCK_TOUCHED,
-	HOOK_LOCK_VMM,
-	HOOK_LOCK_LEDGER,
-	HOOK_LOCK_BUDGET,
-	HOOK_LOCK_CAPTURES,
-	HOOK_LOCK_GREENS,
-	HOOK_LOCK_DEVICE,
-	HOOK_LOCK_IMPORTS,
-	HOOK_LOCK_COUNT_
-};
+/* X(name): HOOK_LOCK_name, in this order. */
+#define HOOK_LOCKS(X)      \
+	X(AGENT)           \
+	X(SHARE_API)       \
+	X(SHARE_TASKS)     \
+	X(ORION)           \
+	X(TICKETS)         \
+	X(OPENED)          \
+	X(TICKET_LINK)     \
+	X(POOLS)           \
+	X(PEERS)           \
+	X(MANAGED)         \
+	X(PAGER)           \
+	X(HASH)            \
+	X(FREEZE_PROVE)    \
+	X(FREEZE_WATCHDOG) \
+	X(CHANNELS)        \
+	X(HOSTPOOL)        \
+	X(TOUCHED)         \
+	X(VMM)             \
+	X(LEDGER)          \
+	X(BUDGET)          \
+	X(CAPTURES)        \
+	X(GREENS)          \
+	X(DEVICE)          \
+	X(IMPORTS)
+
+#define HOOK_LOCK_ENTRY(name) HOOK_LOCK_##name,
+enum hook_lock { HOOK_LOCKS(HOOK_LOCK_ENTRY) HOOK_LOCK_COUNT_ };
 
 struct hook_mutex {
 	pthread_mutex_t mutex;
