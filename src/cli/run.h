@@ -73,6 +73,7 @@ struct run_child {
 	int exec_error; /* errno of an exec that failed; 0: none did */
 	int signal_fd;
 	sigset_t old_mask;
+	void (*old_pipe)(int number);
 	bool is_ignoring_children; /* SIGCHLD was ignored when this program started */
 	bool is_interrupted; /* a signal that ends programs came, from a person or a terminal */
 };

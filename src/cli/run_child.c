@@ -32,8 +32,7 @@
 /* All but those that say that this process itself is at fault, and those that nobody can block. */
 static void child_mask(sigset_t *ret)
 {
-	static const int own[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
-				  SIGTRAP, SIGABRT, SIGSYS, SIGPIPE};
+	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
 
 	(void)sigfillset(ret);
 	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
@@ -58,6 +57,8 @@ int run_child_open(struct run_child *child)
 	sigset_t set;
 
 	*child = (struct run_child){.signal_fd = -1};
+	/* The job does not end because nobody reads our messages any more. */
+	child->old_pipe = signal(SIGPIPE, SIG_IGN);
 	child_mask(&set);
 	/* A caller that ignores its children would leave us without their end. */
 	if (sigaction(SIGCHLD, NULL, &act) == 0 && act.sa_handler == SIG_IGN) {
@@ -77,6 +78,7 @@ void run_child_close(struct run_child *child)
 {
 	child->signal_fd = fd_close(child->signal_fd);
 	(void)sigprocmask(SIG_SETMASK, &child->old_mask, NULL);
+	(void)signal(SIGPIPE, child->old_pipe);
 }
 
 int run_child_start(struct run_child *child, char *const *command)
@@ -92,6 +94,7 @@ int run_child_start(struct run_child *child, char *const *command)
 	if (child->pid == 0) {
 		if (child->is_ignoring_children)
 			(void)signal(SIGCHLD, SIG_IGN);
+		(void)signal(SIGPIPE, child->old_pipe);
 		(void)sigprocmask(SIG_SETMASK, &child->old_mask, NULL);
 		(void)execvp(command[0], command);
 		error = errno;

@@ -345,6 +345,16 @@ static void help_is_that_of_run_only_before_the_command(void **state)
 	assert_false(run_options_is_help(ARGS("python", "--help")));
 }
 
+static void await_end(struct run_child *child)
+{
+	while (child->pid > 0) {
+		struct pollfd pfd = {.fd = child->signal_fd, .events = POLLIN};
+
+		(void)poll(&pfd, 1, -1);
+		run_child_signals(child);
+	}
+}
+
 /* It was set before this program was executed, and stays with this process. */
 static void an_alarm_reaches_the_command(void **state)
 {
@@ -355,20 +365,31 @@ static void an_alarm_reaches_the_command(void **state)
 	assert_int_equal(run_child_start(&child, ARGS("/bin/sleep", "1000")), 0);
 	assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1}, NULL),
 			 0);
-	while (child.pid > 0) {
-		struct pollfd pfd = {.fd = child.signal_fd, .events = POLLIN};
-
-		(void)poll(&pfd, 1, -1);
-		run_child_signals(&child);
-	}
+	await_end(&child);
 	run_child_close(&child);
 	assert_true(WIFSIGNALED(child.status));
 	assert_int_equal(WTERMSIG(child.status), SIGALRM);
 }
 
+/* It comes when the reader of our messages is gone. To the command it means what it did before. */
+static void a_broken_pipe_ends_the_command_alone(void **state)
+{
+	struct run_child child;
+
+	(void)state;
+	assert_int_equal(run_child_open(&child), 0);
+	(void)raise(SIGPIPE);
+	assert_int_equal(run_child_start(&child, ARGS("/bin/sh", "-c", "kill -PIPE $$")), 0);
+	await_end(&child);
+	run_child_close(&child);
+	assert_true(WIFSIGNALED(child.status));
+	assert_int_equal(WTERMSIG(child.status), SIGPIPE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_broken_pipe_ends_the_command_alone),
 		cmocka_unit_test(an_alarm_reaches_the_command),
 		cmocka_unit_test(the_library_is_preloaded_once),
 		cmocka_unit_test(options_describe_the_job),
