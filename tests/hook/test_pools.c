@@ -408,7 +408,6 @@ static void begin_green(void)
 
 static void end_green(void)
 {
-	pools_green_gone(FAKE_CTX2);
 	green_end(green_take(GREEN));
 }
 
@@ -439,18 +438,40 @@ static void a_detached_stream_frees_without_the_driver(void **state)
 	green_stream_gone(on(&s1));
 }
 
-/* A new green context may have the handle of one that has ended. */
+/* The driver may be about to follow the handle into memory that it has freed. */
+static void a_stream_is_detached_while_its_green_context_ends(void **state)
+{
+	struct green *green;
+	CUdeviceptr p;
+
+	(void)state;
+	begin_green();
+	green_stream_made(on(&s1), GREEN);
+	s1.ctx = FAKE_CTX2;
+	p = take(&s1, 10 * MIB);
+	green = green_take(GREEN);
+	cuda_real.cuStreamGetCtx = must_not_be_asked;
+	drop(p, &s1);
+	assert_int_equal(n_events, 0);
+	cuda_real.cuStreamGetCtx = drv_stream_ctx;
+	green_end(green);
+	green_stream_gone(on(&s1));
+}
+
+/* A new green context may have the handle of one that another thread still ends. */
 static void a_default_stream_ends_with_its_green_context(void **state)
 {
+	struct green *green;
 	CUdeviceptr p, q;
 
 	(void)state;
 	begin_green();
 	fake_current = legacy.ctx = FAKE_CTX2;
 	assert_int_equal(cuMemAllocAsync(&p, 4 * MIB, NULL), CUDA_SUCCESS);
+	green = green_take(GREEN);
 	assert_int_equal(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
-	end_green();
 	begin_green();
+	green_end(green);
 	legacy.ctx = FAKE_CTX; /* events are asked for there */
 	assert_int_equal(cuMemAllocAsync(&q, 4 * MIB, NULL), CUDA_SUCCESS);
 	assert_int_not_equal(p, q);
@@ -619,6 +640,7 @@ int main(void)
 		POOLS_TEST(it_goes_out_and_comes_back_and_dead_bytes_do_not),
 		POOLS_TEST(a_dead_context_takes_all_with_it),
 		POOLS_TEST(a_detached_stream_frees_without_the_driver),
+		POOLS_TEST(a_stream_is_detached_while_its_green_context_ends),
 		POOLS_TEST(a_default_stream_ends_with_its_green_context),
 		POOLS_TEST(threads_never_share_a_byte),
 	};

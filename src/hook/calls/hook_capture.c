@@ -23,26 +23,43 @@ static const void *capture_stream(CUstream stream, bool is_per_thread_api)
 	return stream ? (const void *)stream : (const void *)CU_STREAM_LEGACY;
 }
 
-/* After the driver's BeginCapture. A capture ends with the context of its stream. */
-static CUresult capture_begun(CUstream stream, const void *key, CUresult res)
+/* Returns green_place::id of a stream. NULL: unknown, or its context has ended. */
+static const void *capture_context(CUstream stream)
 {
+	struct green_place place = {0};
 	CUcontext ctx = NULL;
 
-	if (res == CUDA_SUCCESS && green_stream_context(stream, &ctx) != CUDA_SUCCESS &&
-	    cuda_real.cuCtxGetCurrent)
+	if (green_stream_place(stream, &place) == CUDA_ERROR_NOT_FOUND &&
+	    cuda_real.cuCtxGetCurrent) {
 		(void)cuda_real.cuCtxGetCurrent(&ctx);
+		place = green_place(ctx);
+	}
+	return place.id;
+}
+
+/*
+ * After the driver's BeginCapture. A capture ends with the context of its stream. A thread that
+ * ends it meanwhile either finds the capture, or has changed what the stream's context is.
+ */
+static CUresult capture_begun(CUstream stream, const void *key, const void *ctx, CUresult res)
+{
 	gate_leave_capture(key, ctx, res == CUDA_SUCCESS);
+	if (res == CUDA_SUCCESS && capture_context(stream) != ctx)
+		gate_end_capture(gate_find_capture(key));
 	return res;
 }
 
-#define CAPTURE_BEGIN(symbol, is_per_thread, params, args)                          \
-	CUresult symbol params                                                      \
-	{                                                                           \
-		if (!cuda_real.symbol)                                              \
-			return CUDA_ERROR_NOT_FOUND;                                \
-		gate_enter_capture();                                               \
-		return capture_begun(stream, capture_stream(stream, is_per_thread), \
-				     cuda_real.symbol args);                        \
+#define CAPTURE_BEGIN(symbol, is_per_thread, params, args)                               \
+	CUresult symbol params                                                           \
+	{                                                                                \
+		const void *ctx;                                                         \
+                                                                                         \
+		if (!cuda_real.symbol)                                                   \
+			return CUDA_ERROR_NOT_FOUND;                                     \
+		gate_enter_capture();                                                    \
+		ctx = capture_context(stream);                                           \
+		return capture_begun(stream, capture_stream(stream, is_per_thread), ctx, \
+				     cuda_real.symbol args);                             \
 	}
 
 CAPTURE_BEGIN(cuStreamBeginCapture, false, (CUstream stream), (stream))
@@ -62,14 +79,16 @@ CAPTURE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, true,
 
 /*
  * An error may mean that the capture is over (it was invalidated) or that it goes on (the wrong
- * thread asked). The stream's state decides, and the error's code where the state is not known.
+ * thread asked). The stream's state decides, and the error's code where the state is not known. A
+ * driver must not be asked about a detached stream.
  */
 static bool capture_is_over(CUstream stream, CUresult res,
 			    CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus *))
 {
 	CUstreamCaptureStatus status;
+	struct green_place place;
 
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS || green_stream_place(stream, &place) == CUDA_ERROR_STREAM_DETACHED)
 		return true;
 	if (is_capturing && is_capturing(stream, &status) == CUDA_SUCCESS)
 		return status == CU_STREAM_CAPTURE_STATUS_NONE;

@@ -173,7 +173,6 @@ static void context_finish_work(CUcontext ctx)
 static void context_is_gone(CUcontext ctx, CUdevice dev, uint64_t charged)
 {
 	gate_context_gone(ctx);
-	green_primary_gone(ctx);
 	freeze_context_gone(ctx);
 	tickets_context_gone(ctx);
 	pager_context_gone(ctx);
@@ -385,13 +384,17 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 /* The caller has the turn (device_turn_begin()). */
 static CUresult primary_release_last(CUresult (*release)(CUdevice dev), CUdevice dev, CUcontext ctx)
 {
+	struct green *greens = green_take_all(ctx);
 	uint64_t charged = agent_forget_context(ctx);
 	CUresult res = release(dev);
 
 	if (primary_is_active(dev)) {
+		green_put_back(greens);
 		(void)agent_add_context(ctx, dev, charged);
 		(void)device_context_retained(ctx);
 	} else {
+		green_end(greens);
+		green_end(green_take_all(ctx)); /* made meanwhile by others */
 		context_is_gone(ctx, dev, charged);
 	}
 	return res;

@@ -13,7 +13,6 @@
 #include "hook/gate/green.h"
 #include "hook/memory/oom_retry.h"
 #include "hook/orion/orion.h"
-#include "hook/pools/pools.h"
 #include "hook/table/cuda_real.h"
 
 /*
@@ -51,7 +50,10 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 	return res;
 }
 
-/* One that is not known ended with its primary context, or the driver alone has it. */
+/*
+ * One that is not known ended with its primary context, or the driver alone has it. Another thread
+ * may end the primary one meanwhile, with all references to it.
+ */
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
 	struct green *green;
@@ -64,14 +66,13 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 	if (!green)
 		return FREEZE_AROUND(cuda_real.cuGreenCtxDestroy(hCtx));
 	orion_context_gone(green->ctx);
-	pools_green_gone(green->ctx);
 	res = FREEZE_AROUND(cuda_real.cuGreenCtxDestroy(hCtx));
-	if (res != CUDA_SUCCESS) {
-		green_put_back(green);
-		return res;
-	}
 	dev = green->dev;
-	green_end(green);
-	(void)cuDevicePrimaryCtxRelease_v2(dev);
+	if (res == CUDA_SUCCESS || res == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		green_end(green);
+	else
+		green_put_back(green);
+	if (res == CUDA_SUCCESS)
+		(void)cuDevicePrimaryCtxRelease_v2(dev);
 	return res;
 }

@@ -39,7 +39,10 @@ void gate_leave(void);
 
 /* Around cuStreamBeginCapture*(): waits while captures are barred, and counts open captures. */
 void gate_enter_capture(void);
-/* began: the driver has begun a capture on stream, which lives in ctx, or in NULL: unknown. */
+/*
+ * began: the driver has begun a capture on stream. ctx: green_place::id of its context; NULL:
+ * unknown.
+ */
 void gate_leave_capture(const void *stream, const void *ctx, bool began);
 
 /*
@@ -48,7 +51,7 @@ void gate_leave_capture(const void *stream, const void *ctx, bool began);
  */
 uint64_t gate_find_capture(const void *stream);
 void gate_end_capture(uint64_t capture); /* it has ended, or failed for good; 0: nothing to do */
-void gate_context_gone(const void *ctx); /* its streams and their captures are gone, too */
+void gate_context_gone(const void *ctx); /* the same ctx; its captures are gone, too */
 bool gate_capture_open(void);            /* some thread of the process has one open */
 
 /*

@@ -210,10 +210,10 @@ bool gate_capture_open(void)
 bool gate_stream_captures(CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUcontext ctx;
+	struct green_place place;
 
 	if (!gate_capture_open() || !cuda_real.cuStreamIsCapturing ||
-	    green_stream_context(stream, &ctx) == CUDA_ERROR_STREAM_DETACHED)
+	    green_stream_place(stream, &place) == CUDA_ERROR_STREAM_DETACHED)
 		return false;
 	return cuda_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
 	       status != CU_STREAM_CAPTURE_STATUS_NONE;

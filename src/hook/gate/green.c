@@ -12,13 +12,14 @@
 struct green_stream {
 	struct green_stream *next;
 	CUstream stream;
-	CUcontext ctx; /* NULL: its green context has ended */
+	struct green *green; /* NULL: it has ended */
 };
 
 static struct {
 	struct hook_mutex lock;
-	struct green *contexts;       /* lock */
+	struct green *contexts;       /* lock; the newest first: the driver gives handles again */
 	struct green_stream *streams; /* lock */
+	uintptr_t last_id;            /* lock */
 	bool is_used;                 /* atomic; to the end */
 } greens = {.lock = HOOK_MUTEX(HOOK_LOCK_GREENS)};
 
@@ -34,74 +35,98 @@ bool green_add(const struct green *made)
 	if (!green)
 		return false;
 	*green = *made;
-	green_put_back(green);
-	return true;
-}
-
-void green_put_back(struct green *green)
-{
 	hook_lock(&greens.lock);
+	green->id = (const void *)++greens.last_id;
 	LL_PREPEND(greens.contexts, green);
 	__atomic_store_n(&greens.is_used, true, __ATOMIC_RELAXED);
 	hook_unlock(&greens.lock);
+	return true;
+}
+
+/* One that another thread has taken is that thread's. */
+static struct green *green_take_those(CUgreenCtx handle, CUcontext primary)
+{
+	struct green *green, *taken = NULL;
+
+	if (!green_is_used())
+		return NULL;
+	hook_lock(&greens.lock);
+	LL_FOREACH (greens.contexts, green) {
+		if (green->is_going ||
+		    (primary ? green->primary != primary : green->handle != handle))
+			continue;
+		green->is_going = true;
+		green->taken = taken;
+		taken = green;
+	}
+	hook_unlock(&greens.lock);
+	return taken;
 }
 
 struct green *green_take(CUgreenCtx handle)
 {
-	struct green *green;
-
-	hook_lock(&greens.lock);
-	LL_SEARCH_SCALAR(greens.contexts, green, handle, handle);
-	if (green)
-		LL_DELETE(greens.contexts, green);
-	hook_unlock(&greens.lock);
-	return green;
+	return green_take_those(handle, NULL);
 }
 
-void green_end(struct green *green)
+struct green *green_take_all(CUcontext primary)
+{
+	return green_take_those(NULL, primary);
+}
+
+void green_put_back(struct green *taken)
+{
+	hook_lock(&greens.lock);
+	for (; taken; taken = taken->taken)
+		taken->is_going = false;
+	hook_unlock(&greens.lock);
+}
+
+/* The handles may name others already, which other threads have made. */
+static void green_unlink(struct green *green)
 {
 	struct green_stream *s;
 
 	hook_lock(&greens.lock);
-	LL_FOREACH (greens.streams, s) {
-		if (s->ctx == green->ctx)
-			s->ctx = NULL;
-	}
+	LL_DELETE(greens.contexts, green);
+	LL_FOREACH (greens.streams, s)
+		s->green = s->green == green ? NULL : s->green;
 	hook_unlock(&greens.lock);
-	gate_context_gone(green->ctx);
-	free(green);
 }
 
-void green_primary_gone(CUcontext primary)
+void green_end(struct green *taken)
 {
-	struct green *green, *next, *gone = NULL;
+	struct green *next;
 
-	if (!green_is_used())
-		return;
-	hook_lock(&greens.lock);
-	LL_FOREACH_SAFE (greens.contexts, green, next) {
-		if (green->primary != primary)
-			continue;
-		LL_DELETE(greens.contexts, green);
-		LL_PREPEND(gone, green);
+	for (; taken; taken = next) {
+		next = taken->taken;
+		green_unlink(taken);
+		gate_context_gone(taken->id);
+		free(taken);
 	}
-	hook_unlock(&greens.lock);
-	LL_FOREACH_SAFE (gone, green, next)
-		green_end(green);
 }
 
-CUcontext green_owner(CUcontext ctx)
+/* Lock held. */
+static struct green_place green_place_in(const struct green *green)
 {
+	return (struct green_place){.ctx = green->ctx,
+				    .owner = green->primary,
+				    .id = green->id,
+				    .is_going = green->is_going};
+}
+
+struct green_place green_place(CUcontext ctx)
+{
+	struct green_place place = {.ctx = ctx, .owner = ctx, .id = ctx};
 	struct green *green;
-	CUcontext owner;
 
 	if (!green_is_used())
-		return ctx;
+		return place;
 	hook_lock(&greens.lock);
 	LL_SEARCH_SCALAR(greens.contexts, green, ctx, ctx);
-	owner = green ? green->primary : ctx;
+	if (green)
+		place = green_place_in(green);
 	hook_unlock(&greens.lock);
-	return owner;
+	return place;
 }
 
 /* Lock held. */
@@ -149,7 +174,7 @@ void green_stream_made(CUstream stream, CUgreenCtx handle)
 	}
 	if (green) {
 		s->stream = stream;
-		s->ctx = green->ctx;
+		s->green = green;
 		LL_PREPEND(greens.streams, s);
 		s = NULL; /* taken by the list */
 	}
@@ -157,7 +182,7 @@ void green_stream_made(CUstream stream, CUgreenCtx handle)
 	free(s);
 }
 
-CUresult green_stream_context(CUstream stream, CUcontext *ret_ctx)
+CUresult green_stream_place(CUstream stream, struct green_place *ret)
 {
 	CUresult res = CUDA_ERROR_NOT_FOUND;
 	struct green_stream *s;
@@ -167,8 +192,8 @@ CUresult green_stream_context(CUstream stream, CUcontext *ret_ctx)
 	hook_lock(&greens.lock);
 	s = green_find_stream(stream);
 	if (s) {
-		res = s->ctx ? CUDA_SUCCESS : CUDA_ERROR_STREAM_DETACHED;
-		*ret_ctx = s->ctx;
+		*ret = s->green ? green_place_in(s->green) : (struct green_place){0};
+		res = s->green && !ret->is_going ? CUDA_SUCCESS : CUDA_ERROR_STREAM_DETACHED;
 	}
 	hook_unlock(&greens.lock);
 	return res;

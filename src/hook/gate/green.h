@@ -20,35 +20,49 @@
 
 /* Its fields stay as they are until green_end(). */
 struct green {
-	struct green *next; /* green.c's list */
+	struct green *next;  /* green.c's list */
+	struct green *taken; /* the next one that was taken together with it */
 	CUgreenCtx handle;
 	CUcontext ctx; /* its handle as a context */
 	CUcontext primary;
 	CUdevice dev;
+	const void *id; /* green_add() sets it: struct green_place */
+	bool is_going;  /* green.c's lock */
+};
+
+/* Where a stream is, or a call is made. */
+struct green_place {
+	CUcontext ctx;   /* may be a green one: good for the call at hand */
+	CUcontext owner; /* the primary context of a green one; ctx itself of any other */
+	const void *id;  /* of a green one: no address, and never used again; else ctx */
+	bool is_going;   /* a green one that is being ended */
 };
 
 /* The program has made it. false: no memory, and it is not known. */
 bool green_add(const struct green *made);
 
-/* Call it before the driver destroys it: its handle may name another one afterwards. NULL: unknown.
+/*
+ * Call these before the driver ends it, or the primary context with all of its green ones. From
+ * then on its streams are detached. The handle may name another one as soon as the driver has ended
+ * it, so the caller has what was taken. NULL: none is known.
  */
 struct green *green_take(CUgreenCtx handle);
-void green_put_back(struct green *green);   /* the driver has refused */
-void green_end(struct green *green);        /* frees it; its streams are detached, captures end */
-void green_primary_gone(CUcontext primary); /* the same for all of its green contexts */
+struct green *green_take_all(CUcontext primary);
+void green_put_back(struct green *taken); /* the driver has refused */
+void green_end(struct green *taken);      /* frees them; their captures end */
 
-/* The primary context of a green one; ctx itself of any other. */
-CUcontext green_owner(CUcontext ctx);
+struct green_place green_place(CUcontext ctx);
 
 /* The program has made a stream: in this green context, or in the current context (NULL). */
 void green_stream_made(CUstream stream, CUgreenCtx handle);
 void green_stream_gone(CUstream stream); /* before the driver destroys it */
 
 /*
- * The driver's answer for a stream of a green context: that one's handle as a context, or
- * CUDA_ERROR_STREAM_DETACHED. CUDA_ERROR_NOT_FOUND: it is a stream of another context.
+ * The driver's answer for a stream of a green context: CUDA_SUCCESS, or CUDA_ERROR_STREAM_DETACHED.
+ * Then the green context is going, or has ended, and *ret is zero. CUDA_ERROR_NOT_FOUND: it is a
+ * stream of another context, and *ret stays.
  */
-CUresult green_stream_context(CUstream stream, CUcontext *ret_ctx);
+CUresult green_stream_place(CUstream stream, struct green_place *ret);
 
 void green_after_fork_child(void);
 

@@ -34,20 +34,24 @@ static struct orion_context *flight_find_context(CUcontext ctx)
 struct orion_context *orion_context_get(CUcontext ctx)
 {
 	struct orion_context *context = flight_find_context(ctx), *made;
+	struct green_place place, now;
 	CUdevice dev = -1;
 
 	if (context)
 		return context;
 	hook_unlock(&orion.lock);
+	place = green_place(ctx);
 	made = calloc(1, sizeof(*made));
 	if (made && cuda_real.cuCtxGetDevice(&dev) == CUDA_SUCCESS) {
 		made->ctx = ctx;
-		made->owner = green_owner(ctx);
+		made->owner = place.owner;
 		made->dev = dev;
 	}
 	hook_lock(&orion.lock);
 	context = flight_find_context(ctx);
-	if (context || !made || !made->ctx) {
+	/* A thread that ends a green one marks it, and then looks here once. */
+	now = green_place(ctx);
+	if (context || !made || !made->ctx || now.is_going || now.id != place.id) {
 		free(made);
 		return context;
 	}

@@ -137,7 +137,7 @@ static void block_hand_out(const struct request *rq, struct pools_block *block, 
 	hook_unlock(&pools.lock);
 	block->alloc.block = block;
 	block->alloc.pool = rq->pool->handle;
-	block->alloc.ctx = rq->where.owner;
+	block->alloc.ctx = rq->where.place.owner;
 	block->alloc.dev = rq->dev;
 	block->alloc.size = bytes;
 	block->alloc.sync_memops = false;
@@ -165,7 +165,7 @@ static bool request_begin(CUmemoryPool handle, size_t bytes, struct request *rq)
 		rq->is_opportunistic = pool->is_opportunistic;
 		rq->has_dependencies = pool->has_dependencies;
 		rq->size = (bytes + EXTENT_ALIGN - 1) & ~(size_t)(EXTENT_ALIGN - 1);
-		rq->arena = pools_arena_get(pool, rq->where.owner, rq->size);
+		rq->arena = pools_arena_get(pool, rq->where.place.owner, rq->size);
 	}
 	hook_unlock(&pools.lock);
 	return is_ours;
@@ -242,7 +242,7 @@ static CUresult block_record(const struct pools_where *where, struct pools_event
 	CUresult res;
 
 	gate_enter();
-	res = pager_push(where->ctx, &pushed);
+	res = pager_push(where->place.ctx, &pushed);
 	if (res == CUDA_SUCCESS) {
 		res = cuda_real.cuEventRecord(event->event, where->stream);
 		pager_pop(pushed);
@@ -265,7 +265,7 @@ static bool arena_count_free(struct pools_block *block)
 static CUresult block_free_in_order(struct pager_alloc *alloc, const struct pools_where *where)
 {
 	struct pools_block *block = pools_block_of(alloc);
-	struct pools_event *event = block ? pools_event_get(where->owner) : NULL;
+	struct pools_event *event = block ? pools_event_get(where->place.owner) : NULL;
 	struct pools_stream *stream = NULL;
 	CUdevice dev = alloc->dev;
 	bool is_due = false;

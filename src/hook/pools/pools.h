@@ -53,12 +53,8 @@ bool pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attr, const vo
 /* Lets peer reach the pool's memory, and all memory of the pager on that device; or ends that. */
 CUresult pools_set_access(CUmemoryPool handle, CUdevice peer, bool enable);
 
-/*
- * Call it before the driver destroys the stream, or the green context: the handle may name another
- * one afterwards.
- */
+/* Call it before the driver destroys the stream: the handle may name another one afterwards. */
 void pools_stream_gone(CUstream stream);
-void pools_green_gone(CUcontext ctx);
 
 /*
  * Gives free memory whose work is done back to the card. pools_release() returns true if there was

@@ -14,6 +14,7 @@
 
 #include "abi/cuda_abi.h"
 #include "hook/base/hook_mutex.h"
+#include "hook/gate/green.h"
 #include "hook/host/extent.h"
 #include "hook/memory/rbtree.h"
 #include "hook/pager/pager_ops.h"
@@ -81,8 +82,7 @@ RB_HEAD(pools_size_tree, pools_block);
 
 /* Identifies a stream: default streams have the same handle in all contexts. */
 struct pools_where {
-	CUcontext ctx;   /* the stream's, which may be a green one: good for the call at hand */
-	CUcontext owner; /* of events and memory, which outlive a green context */
+	struct green_place place; /* its owner has events and memory, which outlive a green one */
 	CUstream stream;
 	uint64_t thread; /* number of a per-thread stream's thread; else 0 */
 };

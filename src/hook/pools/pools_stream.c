@@ -15,7 +15,6 @@
 
 #include "hook/gate/device.h"
 #include "hook/gate/gate.h"
-#include "hook/gate/green.h"
 #include "hook/table/cuda_real.h"
 
 #include <stdlib.h>
@@ -48,20 +47,21 @@ static uint64_t stream_thread_number(void)
 
 CUresult pools_where(CUstream stream, struct pools_where *ret_where)
 {
+	bool is_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 	struct pools_where where = {.stream = stream};
+	CUcontext ctx = NULL;
 	CUresult res;
 
-	if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-		res = cuda_real.cuCtxGetCurrent(&where.ctx);
-	else
-		res = green_stream_context(stream, &where.ctx);
-	if (res == CUDA_ERROR_NOT_FOUND)
-		res = cuda_real.cuStreamGetCtx(stream, &where.ctx);
+	res = is_default ? CUDA_ERROR_NOT_FOUND : green_stream_place(stream, &where.place);
+	if (res == CUDA_ERROR_NOT_FOUND) {
+		res = is_default ? cuda_real.cuCtxGetCurrent(&ctx)
+				 : cuda_real.cuStreamGetCtx(stream, &ctx);
+		where.place = green_place(ctx);
+	}
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (!where.ctx)
+	if (!where.place.ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	where.owner = green_owner(where.ctx);
 	if (stream == CU_STREAM_PER_THREAD)
 		where.thread = stream_thread_number();
 	*ret_where = where;
@@ -73,7 +73,7 @@ struct pools_stream *pools_stream_find(const struct pools_where *where)
 	struct pools_stream *s;
 
 	DL_FOREACH (pools.streams, s) {
-		if (s->where.stream == where->stream && s->where.ctx == where->ctx &&
+		if (s->where.stream == where->stream && s->where.place.id == where->place.id &&
 		    s->where.thread == where->thread && !s->is_detached)
 			return s;
 	}
@@ -118,18 +118,6 @@ void pools_stream_gone(CUstream stream)
 	hook_lock(&pools.lock);
 	DL_FOREACH (pools.streams, s) {
 		if (s->where.stream == stream)
-			s->is_detached = true;
-	}
-	hook_unlock(&pools.lock);
-}
-
-void pools_green_gone(CUcontext ctx)
-{
-	struct pools_stream *s;
-
-	hook_lock(&pools.lock);
-	DL_FOREACH (pools.streams, s) {
-		if (s->where.ctx == ctx)
 			s->is_detached = true;
 	}
 	hook_unlock(&pools.lock);
@@ -341,7 +329,7 @@ static void stream_wait_for(const struct pools_where *where, const struct pools_
 	}
 	if (__atomic_load_n(&event->is_dead, __ATOMIC_ACQUIRE)) {
 		res = CUDA_SUCCESS;
-	} else if (stream_enter(where->ctx, &inside)) {
+	} else if (stream_enter(where->place.ctx, &inside)) {
 		res = cuda_real.cuStreamWaitEvent(where->stream, event->event, 0);
 		stream_leave(&inside);
 	}
@@ -470,7 +458,7 @@ struct pools_block *pools_stream_context_gone(CUcontext ctx)
 
 	stream_forget_events(ctx);
 	DL_FOREACH_SAFE (pools.streams, s, next) {
-		bool is_gone = s->where.owner == ctx;
+		bool is_gone = s->where.place.owner == ctx;
 
 		DL_FOREACH_SAFE (s->pending, block, next_block) {
 			if (!is_gone && (block->arena || block->plain->ctx != ctx))
