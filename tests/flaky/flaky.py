@@ -87,14 +87,16 @@ def pytest_runtest_makereport(item, call):
     if not report.failed:
         return
     item.stash[has_failed] = True
-    said = [str(call.excinfo.value)] + [text for _, text in report.sections]
+    error = call.excinfo.value
+    said = [str(error)] + [text for _, text in report.sections]
+    ended = [error.returncode] if isinstance(error, subprocess.CalledProcessError) else []
     if folders(item):
         sections = told(item)
         said += [text for _, text in sections]
         report.sections += [(name, last_lines(text)) for name, text in sections]
         if alive := processes(item):
             report.sections += [("status", status(item)), ("stacks", verdict.stacks(alive[:N_STACKS]))]
-    if why := verdict.why_never("\n".join(said), *codes(item)):
+    if why := verdict.why_never("\n".join(said), *ended, *codes(item)):
         report.user_properties.append((NEVER, why))
 
 

@@ -26,6 +26,9 @@ REDS = {
     "crashes once": ("1", "kill -SEGV $$"),
     "aborts once": ("1", "kill -ABRT $$"),
     "is caught once": ("1", "echo 'Test failed with exception: Segmentation fault(11)'; exit 1"),
+    "dies once": ("1", "echo 'Command died with <Signals.SIGSEGV: 11>.'; exit 1"),
+    "dies in a shell once": ("1", "echo 'Command returned non-zero exit status 139.'; exit 1"),
+    "is compared once": ("1", "echo 'E       assert -11 == 0'; exit 1"),
     "is reported once": ("1", f"echo '{SANITIZER}'; exit 1"),
     "is undefined once": ("1", "echo 'a.c:7:3: runtime error: signed integer overflow'; exit 1"),
     "reads wrong data once": ("1", "echo 'oversub: WRONG: word 7'; exit 1"),
@@ -175,6 +178,33 @@ def test_all_kinds_that_are_red(tmp_path, args):
     assert code == 1, said
     assert "FLAKY" not in said
     assert [n_runs(program) for program in programs] == [len(runs) for runs, _ in REDS.values()], said
+
+
+# How tests look at a program that a signal ended.
+CRASHED = {
+    "check": "subprocess.run(CRASH, check=True)",
+    "check in a shell": "subprocess.run(['sh', '-c', 'exit 139'], check=True)",
+    "check, and few words": "raise type('Short', (subprocess.CalledProcessError,), {'__str__': lambda _: 'failed'})(-11, CRASH)",
+    "compares": "assert subprocess.run(CRASH).returncode == 0",
+    "compares, cut": "assert subprocess.run(LONG, stdout=subprocess.PIPE).returncode == 0",
+    "has none": "done = subprocess.run(LONG, stdout=subprocess.PIPE); assert not done.returncode",
+    "compares both": "done = subprocess.run(CRASH, stdout=subprocess.PIPE); assert (done.returncode, done.stdout) == (0, b'')",
+    "compares a shell's": "assert subprocess.run(['sh', '-c', 'exit 139']).returncode == 0",
+}
+
+
+@pytest.mark.parametrize("name", CRASHED)
+def test_a_crash_is_red_however_a_test_looks_at_it(tmp_path, name):
+    make_tests(tmp_path, {})
+    (tmp_path / "tests" / "test_crash.py").write_text(textwrap.dedent(f"""
+        import subprocess
+        CRASH = ["sh", "-c", "kill -SEGV $$"]
+        LONG = ["sh", "-c", "printf %0300d 0; kill -SEGV $$", "x" * 300]
+        def test_it(tmp_path):
+            {CRASHED[name]}
+        """))
+    code, said = run_pytest(tmp_path)
+    assert code == 1 and "::test_it: a crash: never flaky" in said, said
 
 
 def test_a_red_test_does_not_hide_which_one_is_flaky(tmp_path):

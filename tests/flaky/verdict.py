@@ -26,7 +26,10 @@ _NUMBERS = "|".join(str(number.value) for number in CRASHES)
 _SHELL_CODES = "|".join(str(128 + number) for number in CRASHES)
 NEVER = {
     "a crash": [
-        rf"returncode[=:] ?-({_NUMBERS})\b",  # of subprocess
+        rf"returncode[=:] ?-({_NUMBERS})\b|exit status ({_SHELL_CODES})\b",  # of subprocess
+        rf"died with <Signals\.({'|'.join(number.name for number in CRASHES)}):",
+        # Of pytest, which cuts the middle out of a long CompletedProcess.
+        rf"\bassert (not )?\(?-({_NUMBERS})\b|\bassert ({_SHELL_CODES}) == 0\b",
         rf"\bended with (-({_NUMBERS})|{_SHELL_CODES})\b",  # of these tests
         "Segmentation fault|Bus error|core dumped",  # of shells
         "Test failed with exception: ",  # of CMocka
