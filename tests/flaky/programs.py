@@ -69,11 +69,15 @@ class Run:
         print(f"failed  {self.ms:7} ms  {self.program}: exit {self.code}{then}\n{self.output()}", flush=True)
 
 
+def log_name(program):
+    """Programs of several folders share a name, so the folder is a part of it."""
+    return "-".join(pathlib.Path(program).parts[-2:])
+
+
 def passes_alone(first, logs):
     """In one of two more runs; what a flaky test is."""
-    name = os.path.basename(first.program)
     for i in range(verdict.MORE_RUNS):
-        run = Run(first.program, logs / f"{name}.again-{i + 1}.log", is_alone=True)
+        run = Run(first.program, logs / f"{log_name(first.program)}.again-{i + 1}.log", is_alone=True)
         run.tell()
         if run.is_passed or run.never:
             return run.is_passed
@@ -85,7 +89,7 @@ def main(jobs, folder, *programs):
     logs.mkdir(parents=True, exist_ok=True)
     failed = []
     with concurrent.futures.ThreadPoolExecutor(int(jobs)) as pool:
-        runs = [pool.submit(Run, program, logs / f"{os.path.basename(program)}.log") for program in programs]
+        runs = [pool.submit(Run, program, logs / f"{log_name(program)}.log") for program in programs]
         for done in concurrent.futures.as_completed(runs):
             done.result().tell()
             if not done.result().is_passed:

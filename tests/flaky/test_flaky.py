@@ -54,6 +54,10 @@ def shell(folder, name, case):
     return path
 
 
+def log_of(folder, program):
+    return folder / "logs" / f"{program.parent.name}-{program.name}.log"
+
+
 def n_runs(path):
     return len(pathlib.Path(f"{path}.runs").read_text().splitlines())
 
@@ -73,7 +77,7 @@ def test_a_program_that_passes_when_it_runs_again_is_flaky(tmp_path, name):
     program = shell(tmp_path, name, RACES[name])
     code, said = run_programs(tmp_path, shell(tmp_path, "passes", ("", "")), program)
     assert code == 0, said
-    log = tmp_path / "logs" / f"{program.name}.log"
+    log = log_of(tmp_path, program)
     assert f"FLAKY {program} ({log})" in said.splitlines()
     assert log.is_file() and "FAILED" not in said
     assert n_runs(program) == len(RACES[name][0]) + 1 and n_runs(tmp_path / "passes") == 1
@@ -84,8 +88,18 @@ def test_a_program_is_red(tmp_path, name):
     program = shell(tmp_path, name, REDS[name])
     code, said = run_programs(tmp_path, program)
     assert code == 1, said
-    assert f"FAILED {program} ({tmp_path}/logs/{program.name}.log)" in said.splitlines()
+    assert f"FAILED {program} ({log_of(tmp_path, program)})" in said.splitlines()
     assert n_runs(program) == len(REDS[name][0])  # and not once more
+
+
+def test_two_programs_of_one_name_have_a_log_each(tmp_path):
+    programs = [shell(tmp_path / room, "test_it", ("12", f"echo of the {room} $n; exit 1")) for room in ("daemon", "hook")]
+    code, said = run_programs(tmp_path, *programs)
+    assert code == 0, said
+    for program in programs:
+        log = log_of(tmp_path, program)
+        again = log.with_suffix(".again-1.log")
+        assert [path.read_text() for path in (log, again)] == [f"of the {program.parent.name} {n}\n" for n in (1, 2)]
 
 
 def test_a_simulation_is_red_at_once(tmp_path):
@@ -116,7 +130,7 @@ def test_a_program_that_hangs_is_ended_and_shows_its_stacks(tmp_path):
     hasty = IMPATIENT.replace("sys.exit", "programs.LIMIT_S = 0.5; sys.exit")
     code, said = run(sys.executable, "-B", "-c", hasty, 1, tmp_path / "logs", program, PYTHONPATH=str(HERE))
     assert code == 0, said
-    log = (tmp_path / "logs" / "hangs.log").read_text()
+    log = log_of(tmp_path, program).read_text()
     assert "not within 0.5 s" in log and "sleep 1000" in log and "sleep: S (sleeping)" in log
 
 
