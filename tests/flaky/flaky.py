@@ -100,13 +100,17 @@ def pytest_runtest_makereport(item, call):
         report.user_properties.append((NEVER, why))
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)  # what raises last of all keeps no other plugin from its end
 def pytest_runtest_teardown(item):
-    """Where a test failed, it could not end what it had begun."""
-    failed = item.stash.get(has_failed, False)
-    left = "".join(verdict.left_over(bytes(folder), 0 if failed else None) for folder in folders(item))
-    if left and not failed:
-        raise LeftOver(left)
+    """What a test left is ended, also where a fixture raised. One that failed could not end what it had begun."""
+    outcome = yield
+    words = [bytes(folder) for folder in folders(item)]
+    error = outcome.excinfo[1] if outcome.excinfo else None
+    if item.stash.get(has_failed, False) or isinstance(error, (KeyboardInterrupt, pytest.exit.Exception)):
+        for word in words:
+            verdict.end_all(word)
+    elif left := "".join(verdict.left_over(word, 0 if error else None) for word in words):
+        raise LeftOver(left) from error
 
 
 # ---- when all have run ----------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Run:
             return ""
         except subprocess.TimeoutExpired:
             said = f"\nnot within {limit} s\n{verdict.stacks([process.pid, *verdict.processes(mark)])}"
-            verdict.left_over(mark, patience=0)
+            verdict.end_all(mark)
             process.kill()
             process.wait()
             return said

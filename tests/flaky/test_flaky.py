@@ -256,6 +256,39 @@ def test_a_failure_shows_the_output_and_the_stacks_of_what_runs(tmp_path):
     assert "I am slow" in said and "sleep 1000" in said and "sleep: S (sleeping)" in said
 
 
+TEARS_DOWN = """
+import os, pathlib, subprocess, pytest
+
+@pytest.fixture
+def torn(tmp_path):
+    yield
+    assert {passes}, "torn"
+
+def test_it(torn, tmp_path):
+    child = subprocess.Popen(["sleep", "1000"], env={{**os.environ, "PLACE": str(tmp_path)}})
+    pathlib.Path(__file__).with_suffix(".pid").write_text(str(child.pid))
+    assert {succeeds}, "not within 120 s"
+"""
+
+
+def has_ended(pid):
+    try:
+        return "\nState:\tZ" in pathlib.Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_what_is_left_is_ended_and_red_where_the_test_passed(tmp_path, passes, succeeds):
+    make_tests(tmp_path, {})
+    (tmp_path / "tests" / "test_torn.py").write_text(TEARS_DOWN.format(passes=passes, succeeds=succeeds))
+    code, said = run_pytest(tmp_path)
+    assert code == 1 and ("a process left over: never flaky" in said) == succeeds, said
+    assert passes or "torn" in said
+    assert has_ended(int((tmp_path / "tests" / "test_torn.pid").read_text()))
+
+
 # ---- scripts/test ------------------------------------------------------------------------
 
 

@@ -67,13 +67,17 @@ def left_over(word, patience=None):
     end = time.monotonic() + (PATIENCE if patience is None else patience)
     while (found := processes(word)) and time.monotonic() < end:
         time.sleep(0.02)
-    said = stacks(found)
-    for pid in found:
+    said = f"left over: {len(found)} processes\n{stacks(found)}" if found else ""
+    end_all(word)
+    return said
+
+
+def end_all(word):
+    for pid in processes(word):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    return f"left over: {len(found)} processes\n{said}" if found else ""
 
 
 def stacks(pids):
