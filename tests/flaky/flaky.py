@@ -20,7 +20,6 @@ import verdict  # noqa: E402
 BUILD = pathlib.Path(os.environ.get("NVSHARE_BUILD", verdict.ROOT / "build" / "plain")).resolve()
 NEVER = "never flaky"
 EXIT_NEVER = 99
-N_STACKS = 10
 N_LINES = 90
 
 has_failed = pytest.StashKey()
@@ -95,7 +94,7 @@ def pytest_runtest_makereport(item, call):
         said += [text for _, text in sections]
         report.sections += [(name, last_lines(text)) for name, text in sections]
         if alive := processes(item):
-            report.sections += [("status", status(item)), ("stacks", verdict.stacks(alive[:N_STACKS]))]
+            report.sections += [("status", status(item)), ("stacks", verdict.stacks(alive))]
     if why := verdict.why_never("\n".join(said), *ended, *codes(item)):
         report.user_properties.append((NEVER, why))
 

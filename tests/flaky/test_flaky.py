@@ -134,6 +134,18 @@ def test_a_program_that_hangs_is_ended_and_shows_its_stacks(tmp_path):
     assert "not within 0.5 s" in log and "sleep 1000" in log and "sleep: S (sleeping)" in log
 
 
+def test_stacks_are_of_ten_processes_and_do_not_hang(tmp_path, monkeypatch):
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    monkeypatch.setattr(verdict, "ROOT", tmp_path)
+    (folder / "stacks").write_text('#!/bin/sh\necho "$# processes"\n')
+    (folder / "stacks").chmod(0o755)
+    assert verdict.stacks([]) == "" and verdict.stacks(list(range(1, 101))) == "10 processes\n"
+    monkeypatch.setattr(verdict, "STACKS_S", 0.5)
+    (folder / "stacks").write_text('#!/bin/sh\necho "the first"\nexec sleep 1000\n')
+    assert verdict.stacks([1]) in ("", "the first\n")
+
+
 # ---- pytest ------------------------------------------------------------------------------
 
 

@@ -20,6 +20,9 @@ FLAKY_MAX = 3
 ALONE = "TEST_ALONE"
 # Seconds; only a failure takes so long.
 PATIENCE = 300.0 if ALONE in os.environ else 120.0
+# Of a failure: processes, and seconds for all of them; a process may be one that even looking at blocks.
+N_STACKS = 10
+STACKS_S = 120
 
 CRASHES = [signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS]
 _NUMBERS = "|".join(str(number.value) for number in CRASHES)
@@ -81,8 +84,12 @@ def end_all(word):
 
 
 def stacks(pids):
-    """Where each of their threads is."""
+    """Where each thread of the first of them is."""
     if not pids:
         return ""
-    return subprocess.run([ROOT / "scripts" / "stacks", *map(str, pids)], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False).stdout.decode(errors="replace")
+    try:
+        told = subprocess.run([ROOT / "scripts" / "stacks", *map(str, pids[:N_STACKS])], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=STACKS_S, check=False)
+    except subprocess.TimeoutExpired as late:
+        told = late
+    return (told.stdout or b"").decode(errors="replace")
