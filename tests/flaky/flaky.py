@@ -117,13 +117,17 @@ def pytest_runtest_teardown(item):
 
 def run_again(config, nodeid, log):
     """The exit code of a pytest that runs this test alone."""
+    base = tempfile.mkdtemp(prefix="nvshare.")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "flaky",
-               f"--rootdir={config.rootpath}", "--basetemp", tempfile.mkdtemp(prefix="nvshare."), nodeid]
+               f"--rootdir={config.rootpath}", "--basetemp", f"{base}/t", f"{config.rootpath}/{nodeid}"]
     path = os.pathsep.join([str(pathlib.Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     env = {**os.environ, verdict.ALONE: "1", "PYTHONPATH": path}
     with open(log, "wb") as out:
-        return subprocess.run(command, env=env, cwd=config.rootpath, stdin=subprocess.DEVNULL,
+        code = subprocess.run(command, env=env, cwd=config.invocation_params.dir, stdin=subprocess.DEVNULL,
                               stdout=out, stderr=out, check=False).returncode
+        # A test may have left a mount there.
+        subprocess.run(["rm", "-rf", "--one-file-system", base], stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False)
+    return code
 
 
 def passes_alone(config, nodeid, log):

@@ -247,6 +247,22 @@ def test_of_more_tests_than_may_be_flaky_none_runs_again(tmp_path):
     assert code == 1 and [n_runs(program) for program in programs] == [1] * 4, said
 
 
+def test_a_test_runs_again_where_it_ran_and_its_folders_are_removed(tmp_path):
+    make_tests(tmp_path, {"fails always": REDS["fails always"]})
+    (tmp_path / "tests" / "test_place.py").write_text(textwrap.dedent(f"""
+        import pathlib
+        def test_it(tmp_path):
+            with open("{tmp_path}/places", "a") as places:
+                print(tmp_path, pathlib.Path.cwd(), file=places)
+            assert len(open("{tmp_path}/places").readlines()) > 1
+        """))
+    code, said = run_pytest(tmp_path, f"--rootdir={tmp_path}")
+    places = [line.split() for line in (tmp_path / "places").read_text().splitlines()]
+    assert code == 1 and sum(line.startswith("FLAKY tests/test_place.py") for line in said.splitlines()) == 1, said
+    assert [here for _, here in places] == [os.getcwd()] * 2
+    assert not [base for base, _ in places if pathlib.Path(base).parents[1].exists()]
+
+
 def test_without_the_option_no_test_runs_again(tmp_path):
     [program] = make_tests(tmp_path, {"fails once": RACES["fails once"]})
     code, _ = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "flaky", tmp_path / "tests",
