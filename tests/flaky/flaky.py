@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
+from multiprocessing import connection
 
 import pytest
 
@@ -71,12 +73,27 @@ def status(item):
     return said
 
 
-def codes(item):
-    """Exit codes of the programs that the node knows."""
+def started(item):
+    """The processes of the programs that the node knows."""
     node = item.funcargs.get("node")
     programs = [getattr(node, "scheduler", None), *getattr(node, "programs", []), node]
     found = [getattr(program, "process", program) for program in programs]
-    return [process.poll() for process in found if isinstance(process, subprocess.Popen)]
+    return [process for process in found if isinstance(process, subprocess.Popen)]
+
+
+def codes(item):
+    """Exit codes. A program's pipes end a moment before it does, and a test that fails by them is quicker."""
+    end = time.monotonic() + 1
+    while None in [process.poll() for process in started(item)] and time.monotonic() < end:
+        time.sleep(0.02)
+    return [process.returncode for process in started(item)]
+
+
+def piped(item):
+    """What waits in the pipes of the programs."""
+    pipes = [pipe for process in started(item) for pipe in (process.stdout, process.stderr) if pipe and not pipe.closed]
+    ready = connection.wait(pipes, timeout=0)
+    return [("a pipe", os.read(pipe.fileno(), 1 << 16).decode(errors="replace")) for pipe in ready]
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -88,14 +105,14 @@ def pytest_runtest_makereport(item, call):
     item.stash[has_failed] = True
     error = call.excinfo.value
     said = [str(error)] + [text for _, text in report.sections]
-    ended = [error.returncode] if isinstance(error, subprocess.CalledProcessError) else []
+    ended = codes(item) + ([error.returncode] if isinstance(error, subprocess.CalledProcessError) else [])
     if folders(item):
-        sections = told(item)
+        sections = told(item) + piped(item)
         said += [text for _, text in sections]
         report.sections += [(name, last_lines(text)) for name, text in sections]
         if alive := processes(item):
             report.sections += [("status", status(item)), ("stacks", verdict.stacks(alive))]
-    if why := verdict.why_never("\n".join(said), *ended, *codes(item)):
+    if why := verdict.why_never("\n".join(said), *ended):
         report.user_properties.append((NEVER, why))
 
 

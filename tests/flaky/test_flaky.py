@@ -284,6 +284,56 @@ def test_a_failure_shows_the_output_and_the_stacks_of_what_runs(tmp_path):
     assert "I am slow" in said and "sleep 1000" in said and "sleep: S (sleeping)" in said
 
 
+# What a program with pipes does, and what the rig of the test that reads them says of it.
+PIPES = {
+    "crashes": ("exec >&- 2>&-; sleep 0.2; kill -SEGV $$", "a crash"),
+    "is reported": (f"echo '{SANITIZER}' >&2; exit 1", "a sanitizer's report"),
+}
+RIGS = {
+    "node": """
+import subprocess, types, pytest
+
+@pytest.fixture
+def node(tmp_path):
+    process = subprocess.Popen({program!r}, stdin=-1, stdout=-1, stderr=-1)
+    yield types.SimpleNamespace(folder=tmp_path, programs=[process])
+    process.communicate()
+
+def test_it(node):
+    assert node.programs[0].stdout.readline() == b"ready\\n"
+""",
+    "expect_line": """
+import contextlib, preload_rig
+
+preload_rig.PATIENCE = 60
+
+def test_it(tmp_path):
+    with contextlib.closing(preload_rig.Node(tmp_path)) as node:
+        preload_rig.expect_line(node.start({program!r}, LD_PRELOAD=""), "ready")
+""",
+    "expect_end": """
+import contextlib, preload_rig
+
+preload_rig.PATIENCE = 60
+
+def test_it(tmp_path):
+    with contextlib.closing(preload_rig.Node(tmp_path)) as node:
+        preload_rig.expect_end(node.start({program!r}, LD_PRELOAD=""))
+""",
+}
+
+
+@pytest.mark.parametrize("rig", RIGS)
+@pytest.mark.parametrize("name", PIPES)
+def test_what_a_program_with_pipes_did_is_known(tmp_path, monkeypatch, rig, name):
+    then, why = PIPES[name]
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "hook" / "preload"))
+    make_tests(tmp_path, {})
+    (tmp_path / "tests" / "test_pipes.py").write_text(RIGS[rig].format(program=str(shell(tmp_path, name, ("1", then)))))
+    code, said = run_pytest(tmp_path)
+    assert code == 1 and f"::test_it: {why}: never flaky" in said, said
+
+
 TEARS_DOWN = """
 import os, pathlib, subprocess, pytest
 

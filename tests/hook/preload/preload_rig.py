@@ -136,13 +136,18 @@ def tell(program, line="go"):
 
 def expect_end(program, status=0):
     out, err = program.communicate(timeout=PATIENCE)
-    assert err == ""
-    assert program.returncode == status, out
+    said = f"ended with {program.returncode}:\n{out}{err}"
+    assert err == "", said
+    assert program.returncode == status, said
     return out
 
 
 def expect_line(program, line):
-    assert program.stdout.readline() == line + "\n"
+    found = program.stdout.readline()
+    if not found:
+        out, err = program.communicate(timeout=PATIENCE)
+        raise AssertionError(f"no {line!r}: ended with {program.returncode}:\n{out}{err}")
+    assert found == line + "\n", f"{found!r}, not {line!r}"
 
 
 def until(what, condition):

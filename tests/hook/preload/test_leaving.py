@@ -226,7 +226,7 @@ def test_leaves_within_two_seconds(tmp_path, state, way):
             n_looks = looks_until_gone(program)
             out, err = program.communicate()
             assert program.returncode == (-15 if way == "signal" else 0), out + err
-            assert err == "" or state in ASK_FOR_LINES
+            assert err == "" or state in ASK_FOR_LINES, err
         if n_looks < LOOKS:
             return
     raise AssertionError("two seconds after it was to end it still runs")
