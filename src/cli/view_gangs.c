@@ -84,7 +84,9 @@ static void print_gang(FILE *out, const struct status *status, const struct gang
 		(void)fprintf(out, "of pid %u", view->pid);
 	(void)fprintf(out, ": %u member%s", gang->n_members, view_plural(gang->n_members));
 	print_gpus(out, view->gpus);
-	if (view->is_lacking)
+	if (view->is_lacking && gang->n_members >= gang->size)
+		(void)fprintf(out, "; waits for a member that does not answer");
+	else if (view->is_lacking)
 		(void)fprintf(out, "; waits until there are %u", gang->size);
 	else if (view->waits_gpu != UINT32_MAX)
 		(void)fprintf(out, "; waits for GPU %u%s", view->waits_gpu,

@@ -141,7 +141,7 @@ struct sched_gang {
 	uint32_t n_counted;  /* members that the rules concern */
 	bool is_bound;       /* its members run together, or not at all */
 	bool is_apart;       /* members on one GPU do not fit there together: each is for itself */
-	bool is_lacking;     /* it waits for more members */
+	bool is_lacking;     /* it waits for more members, or for one that is hung and would run */
 	bool is_off;         /* no member runs, stops or comes; none is paused and would run */
 	bool is_stopping;    /* a member stops, is to, or is paused: nobody is chosen meanwhile */
 	bool is_changed;     /* in sched::changed: a member has changed */

@@ -292,6 +292,64 @@ static void a_hung_member_holds_nobody_up(void **state)
 	assert_true(runs(0));
 }
 
+static void stop_process(uint32_t client, bool is_stopped)
+{
+	assert_int_equal(rig_step(&rig, (struct sched_event){.type = SCHED_EVENT_PROCESS,
+							     .client = client,
+							     .is_stopped = is_stopped}),
+			 0);
+}
+
+/* Kernels of the other one would wait for its own, and could not end where they must drain. */
+static void a_member_that_waits_and_is_stopped_is_waited_for(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 1, SCHED_NONE, 60);
+	rig_at(&rig, 41 * S);
+	settle();
+	assert_true(runs(2));
+	stop_process(0, true);
+	rig_clear(&rig);
+	rig_at(&rig, 1000 * S);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	assert_true(runs(2));
+	assert_null(rig_did(&rig, 2, SCHED_ACTION_DROP));
+	stop_process(0, false);
+	rig_at(&rig, 1001 * S);
+	settle();
+	assert_true(runs(0) && runs(1));
+}
+
+static void a_member_that_stops_as_it_comes_takes_the_others_along(void **state)
+{
+	(void)state;
+	run_gang();
+	run_member(2, 1, SCHED_NONE, 60);
+	rig_at(&rig, 41 * S);
+	settle();
+	rig_at(&rig, 90 * S);
+	/* The bytes of 0 are on its card: it is ready. */
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_INCOMING);
+	rig_clear(&rig);
+	stop_process(1, true);
+	assert_null(rig_did(&rig, 0, SCHED_ACTION_GRANT));
+	assert_int_equal(rig_state(&rig, 0), SCHED_CLIENT_WAITING);
+}
+
+/* Members that take turns on one card wait for nobody else's. */
+static void members_apart_pass_one_that_is_stopped(void **state)
+{
+	(void)state;
+	run_member(0, 0, 7, 60);
+	run_member(1, 0, 7, 60);
+	assert_int_equal(rig_state(&rig, 1), SCHED_CLIENT_WAITING);
+	stop_process(1, true);
+	assert_int_equal(rig_release(&rig, 0, rig_mem(60, 0, 0), false), 0);
+	rig_request(&rig, 0, rig_mem(60, 0, 0));
+	assert_true(runs(0));
+}
+
 static void a_death_while_they_come_lets_the_other_run(void **state)
 {
 	(void)state;
@@ -1217,6 +1275,9 @@ int main(void)
 		TEST(a_member_comes_when_the_one_that_cannot_come_dies),
 		TEST(a_paused_member_stops_all),
 		TEST(a_hung_member_holds_nobody_up),
+		TEST(a_member_that_waits_and_is_stopped_is_waited_for),
+		TEST(a_member_that_stops_as_it_comes_takes_the_others_along),
+		TEST(members_apart_pass_one_that_is_stopped),
 		TEST(a_death_while_they_come_lets_the_other_run),
 		TEST(a_member_put_back_takes_the_others_along),
 		TEST(members_that_do_not_fit_together_are_apart),

@@ -109,7 +109,7 @@ static bool gang_is_apart(const struct sched *sched, uint32_t gang)
 	{
 		const struct sched_client *c = &sched->clients[i];
 
-		if (!gang_counts(c))
+		if (!gang_counts(c) && !gang_member_is_awaited(c))
 			continue;
 		/* It may not have said yet what it has made of its budget. */
 		bytes[c->gpu] += u64_max(fit_footprint(c), fit_allowed(c));
@@ -198,16 +198,16 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 	bool was_bound = g->is_bound, was_lacking = g->is_lacking, was_off = g->is_off;
 	bool was_stopping = g->is_stopping;
 	bool is_displaced = false;
-	uint32_t n = 0, had_n = g->n_counted;
+	uint32_t n = 0, n_awaited = 0, had_n = g->n_counted;
 
 	g->has_had = g->members.n > 0 && (g->has_had || g->members.n >= g->size);
-	g->is_lacking = !g->has_had && g->members.n > 0;
 	g->is_off = true;
 	g->is_stopping = false;
 	GANG_FOR_EACH(sched, gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];
 
+		n_awaited += gang_member_is_awaited(c);
 		if (!gang_counts(c))
 			continue;
 		n++;
@@ -220,7 +220,8 @@ static void gang_count_one(struct sched *sched, uint32_t gang)
 		g->is_yielding = g->makes_way = false;
 	g->is_stopping = g->is_stopping || g->is_yielding;
 	g->n_counted = n;
-	g->is_apart = n > 1 && gang_is_apart(sched, gang);
+	g->is_apart = n + n_awaited > 1 && gang_is_apart(sched, gang);
+	g->is_lacking = (!g->has_had && g->members.n > 0) || (n_awaited > 0 && !g->is_apart);
 	g->is_bound = g->is_lacking || (n > 1 && !g->is_apart);
 	gang_count_drainers(sched, gang);
 	/* Members that make way count as those of a gang, or as single clients. */

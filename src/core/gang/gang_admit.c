@@ -380,6 +380,8 @@ bool gang_is_ready(const struct sched *sched, uint32_t client)
 	/* The others have gone meanwhile, or are each for itself by now. */
 	if (!gang_is_bound(sched, client))
 		return !grant_is_barred(sched, client);
+	if (gang_at(sched, sched->clients[client].gang)->is_lacking)
+		return false;
 	GANG_FOR_EACH(sched, sched->clients[client].gang, i)
 	{
 		const struct sched_client *c = &sched->clients[i];

@@ -19,7 +19,16 @@ static inline bool gang_counts(const struct sched_client *c)
 	return !c->is_hung && !c->is_fixed;
 }
 
-/* The same, and it waits. */
+/*
+ * It would run, and does not answer. Kernels of the others wait for its own, which cannot come
+ * before it does.
+ */
+static inline bool gang_member_is_awaited(const struct sched_client *c)
+{
+	return c->is_hung && !c->is_fixed && c->state == SCHED_CLIENT_WAITING;
+}
+
+/* The rules concern it, and it waits. */
 static inline bool gang_member_waits(const struct sched_client *c)
 {
 	return c->state == SCHED_CLIENT_WAITING && gang_counts(c);
