@@ -191,6 +191,19 @@ static bool is_put_off(struct sim *sim, const struct sim_event *event)
 	return true;
 }
 
+/*
+ * The process of p, or of another one of its gang, was stopped, and went on after since_ns. Others
+ * are frozen without waiting for the drain of one that is stopped: it drains in vain at first.
+ */
+static bool was_stopped(const struct sim *sim, uint32_t p, uint64_t since_ns)
+{
+	bool was = sim->programs[p].stopped_ns > since_ns;
+
+	for (uint32_t q = sim_mate(sim, p); q != p && !was; q = sim_mate(sim, q))
+		was = sim->programs[q].stopped_ns > since_ns;
+	return was;
+}
+
 static void on_fault(struct sim *sim)
 {
 	uint32_t p = (uint32_t)prng_below(&sim->seed, sim->n_slots);
@@ -258,7 +271,7 @@ static uint32_t drain_outcome(struct sim *sim, const struct sim_event *event, ui
 		sim_schedule(sim, prog->work_ns, SIM_WORK, event->p, event->life);
 		return DRAINS_ON;
 	}
-	sim->n_stuck += !outcome;
+	sim->n_stuck += !outcome && !was_stopped(sim, event->p, 0);
 	if (++prog->n_failed < DRAIN_FAILED_MAX)
 		return outcome ? outcome : DRAIN_TIMEOUT;
 	/* After a fault two gangs may wait for each other: their watchdogs end that. */
@@ -540,7 +553,10 @@ static bool is_locked_out(const struct sim *sim, uint32_t p)
 	return is_out;
 }
 
-/* A program that is locked out waits for the owners of pinned bytes, not for turns. */
+/*
+ * A program that is locked out waits for the owners of pinned bytes, or for those that are stopped,
+ * not for turns.
+ */
 static void note_locked_out(struct sim *sim)
 {
 	/* Only without faults is the length of a wait looked at; and often is enough. */
@@ -548,7 +564,8 @@ static void note_locked_out(struct sim *sim)
 		return;
 	for (uint32_t p = 0; p < sim->n_slots; p++) {
 		if (sim->world.procs[p].is_alive && sim->programs[p].asked_ns != NEVER &&
-		    (is_locked_out(sim, p) || is_lacking(sim, p)))
+		    (is_locked_out(sim, p) || is_lacking(sim, p) ||
+		     was_stopped(sim, p, sim->world.now)))
 			sim->programs[p].asked_ns = sim->world.now;
 	}
 }
@@ -616,11 +633,11 @@ static struct result run(uint64_t seed, int faults)
 		assert(sim.world.sched.gpus[g].sums.charged == 0);
 	/* Nothing went wrong, so nobody waited for ever: for a turn, and perhaps to grow. Of
 	 * several users each has that bound, not each program (world_users.h). */
-	if (faults == 0 && !sim.has_stops && config.anti_thrash &&
-	    !(sim.has_claims && sim.has_critical) && (sim.n_owners == 1 || !config.fair_users))
+	if (faults == 0 && config.anti_thrash && !(sim.has_claims && sim.has_critical) &&
+	    (sim.n_owners == 1 || !config.fair_users))
 		assert(sim.wait_max_ns <= (sim.has_gangs ? 4 : 2) * config.wait_bound_ns);
 	/* Nobody was frozen while a member of its gang drained. */
-	if (faults == 0 && !sim.has_stops)
+	if (faults == 0)
 		assert(sim.n_stuck == 0);
 	free(sim.queue.at);
 	result = (struct result){

@@ -99,14 +99,15 @@ void world_check(const struct world *world)
  * p has enough once all pageable bytes of the others are out: what it has and wanted bytes fit
  * beside what the others have pinned, of which the reserve takes its part. As far as the scheduler
  * knows. What a coming client is to pin is as good as pinned; was_coming, unless NULL, are those
- * that came until now: the step that has refused p may have put one back.
+ * that came until now: the step that has refused p may have put one back. Bytes of one that does
+ * not answer are not out before it does.
  */
 static bool world_could_have(const struct world *world, uint32_t p, uint64_t wanted,
 			     const bool *was_coming)
 {
 	const struct sched_client *c = &world->clients[p];
 	uint64_t usable = fit_usable(&world->sched, c->gpu);
-	uint64_t spare = fit_room(&world->sched, c->gpu) - usable, pinned = 0;
+	uint64_t spare = fit_room(&world->sched, c->gpu) - usable, pinned = 0, kept = 0;
 
 	for (uint32_t q = 0; q < WORLD_PROCS; q++) {
 		const struct sched_client *other = &world->clients[q];
@@ -116,8 +117,10 @@ static bool world_could_have(const struct world *world, uint32_t p, uint64_t wan
 		pinned += other->memory.pinned + other->promised;
 		if (other->line == SCHED_LINE_COMING || (was_coming && was_coming[q]))
 			pinned += other->memory.wanted_pinned;
+		kept += other->is_hung ? fit_pageable(other) : 0;
 	}
-	return fit_charge(c) + c->memory.swapped + wanted + (pinned > spare ? pinned - spare : 0) <=
+	return fit_charge(c) + c->memory.swapped + wanted + kept +
+		       (pinned > spare ? pinned - spare : 0) <=
 	       usable;
 }
 
