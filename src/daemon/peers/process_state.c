@@ -10,6 +10,7 @@
 #include "util/fd.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -144,7 +145,7 @@ static enum process_state groups_state(char *text, const char *cgroup)
 	return state;
 }
 
-enum process_state process_state(const char *proc, const char *cgroup, pid_t pid)
+static enum process_state look(const char *proc, const char *cgroup, pid_t pid)
 {
 	char path[PATH_MAX], text[CGROUP_MAX];
 	char state;
@@ -163,4 +164,15 @@ enum process_state process_state(const char *proc, const char *cgroup, pid_t pid
 	if (file_read(path, text, sizeof(text)) <= 0)
 		return PROCESS_UNSEEN;
 	return groups_state(text, cgroup);
+}
+
+/* A scheduler without descriptors sees nobody, and takes that for no process's fault. */
+enum process_state process_state(const char *proc, const char *cgroup, pid_t pid)
+{
+	enum process_state state;
+
+	errno = 0;
+	state = look(proc, cgroup, pid);
+	return state == PROCESS_UNSEEN && (errno == EMFILE || errno == ENFILE) ? PROCESS_GOES_ON
+									       : state;
 }
