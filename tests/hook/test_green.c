@@ -21,6 +21,7 @@
 #define PART    ((CUcontext)0x2000)
 #define HANDLE  ((CUgreenCtx)0x3000)
 #define STREAM  ((CUstream)0x4000)
+#define LATE    ((CUstream)0x5000)
 
 static CUcontext current;
 
@@ -44,6 +45,19 @@ static int make(void **state)
 	cuda_real.cuCtxGetCurrent = get_current;
 	current = PRIMARY;
 	add();
+	return 0;
+}
+
+/* What a test leaves in the book; setups begin with an empty one, without looking at the old. */
+static int forget(void **state)
+{
+	struct green *green = green_take(HANDLE);
+
+	(void)state;
+	if (green)
+		green_end(green);
+	green_stream_gone(STREAM);
+	green_stream_gone(LATE);
 	return 0;
 }
 
@@ -140,7 +154,7 @@ static void its_captures_end_with_it(void **state)
 /* The driver may take long over it, and other threads go on meanwhile. */
 static void its_streams_are_detached_while_it_ends(void **state)
 {
-	CUstream late = (CUstream)0x5000;
+	CUstream late = LATE;
 	struct green *green;
 
 	(void)state;
@@ -336,7 +350,7 @@ static void orion_books_none_that_ends(void **state)
 	hook_unlock(&orion.lock);
 }
 
-#define GREEN_TEST(name) cmocka_unit_test_setup(name, make)
+#define GREEN_TEST(name) cmocka_unit_test_setup_teardown(name, make, forget)
 
 int main(void)
 {
