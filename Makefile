@@ -388,7 +388,7 @@ sim-fresh: $(sims) ## simulate seeds that nobody has run, on all processors
 check-sim: check-corpus check-sim-sched check-sim-gangs check-sim-share check-sim-jobs check-sim-orion check-sim-pool check-fleet check-exhaustive check-exhaustive-gangs \
     check-exhaustive-share check-exhaustive-jobs
 # Seeds that have found a fault follow the others.
-found_sched := 7770231
+found_sched := 7770231 20271516
 found_gangs := 7770203 20271471 202611290170
 found_jobs  := 7770011 7770012 7770680 7772112
 run_found = $(foreach seed,$(found_$(1)),$(B)/tests/sim/sim_$(1) $(seed) 1 &&) true

@@ -412,6 +412,48 @@ static void members_on_one_gpu_run_together(void **state)
 	assert_true(runs(0) && runs(1) && !runs(2));
 }
 
+/*
+ * A reserve of 8 GiB, and another client's 10 pinned ones: up to half of what pager contexts leave
+ * of the reserve is for those. A gang is together as far as it can come, and no further: else it
+ * would wait for ever.
+ */
+static void a_gang_that_cannot_come_beside_pager_contexts_is_apart(void **state)
+{
+	static const struct {
+		uint64_t pager_gib, gib[2];
+		bool is_apart;
+	} rows[] = {
+		{0, {40, 46}, false}, {0, {40, 47}, true}, {4, {40, 44}, false},
+		{4, {40, 45}, true},  {4, {45, 40}, true}, {4, {40, 46}, true},
+		{8, {40, 42}, false}, {8, {40, 43}, true}, {8, {40, 46}, true},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct sched_memory memory = rig_mem(0, 0, 10);
+
+		(void)set_up(state);
+		rig.config.reserve_percent = 8;
+		assert_int_equal(rig_config(&rig), 0);
+		rig_join(&rig, 2);
+		rig_request(&rig, 2, rig_want(rig_mem(0, 0, 0), 0, 10));
+		memory.pager_context = rows[i].pager_gib * GIB;
+		assert_int_equal(rig_memory(&rig, 2, memory), 0);
+		for (uint32_t j = 0; j < 2; j++) {
+			join_on(j, 0);
+			assert_int_equal(into_gang(j, 7, 2), 0);
+		}
+		rig_request(&rig, 0, rig_mem(0, rows[i].gib[0], 0));
+		rig_request(&rig, 1, rig_mem(0, rows[i].gib[1], 0));
+		settle();
+		assert_true(runs(0));
+		assert_int_equal(sched_gang_is_apart(&rig.sched, 7), rows[i].is_apart);
+		assert_int_equal(runs(1), !rows[i].is_apart);
+		rig_leave(&rig, 0);
+		settle();
+		assert_true(runs(1));
+	}
+}
+
 /* Those who come stand in another order than members do, and the last of them needs the stops. */
 static void a_critical_member_brings_nobody_too_early(void **state)
 {
@@ -1282,6 +1324,7 @@ int main(void)
 		TEST(a_member_put_back_takes_the_others_along),
 		TEST(members_that_do_not_fit_together_are_apart),
 		TEST(members_on_one_gpu_run_together),
+		TEST(a_gang_that_cannot_come_beside_pager_contexts_is_apart),
 		TEST(a_critical_member_brings_nobody_too_early),
 		TEST(a_member_that_lacks_nothing_leaves_its_victim_to_the_other),
 		TEST(critical_members_stay),

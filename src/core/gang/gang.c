@@ -87,13 +87,16 @@ int gang_join(struct sched *sched, const struct sched_event *event)
 	return 0;
 }
 
-/* The bytes that members on gpu can have together; pinned of them are theirs already. */
+/*
+ * The bytes that members on gpu can have together; pinned of them are theirs already. Pager
+ * contexts take of the reserve that pinned bytes of others would live in: together the members must
+ * come beside both, as gang_member_is_able() has it.
+ */
 static uint64_t gang_limit(const struct sched *sched, uint32_t gpu, uint64_t pinned)
 {
-	uint64_t usable = fit_usable(sched, gpu), spare = fit_room(sched, gpu) - usable;
 	uint64_t others = sched->gpus[gpu].sums.pinned - pinned;
 
-	return u64_excess(usable, u64_excess(others, spare));
+	return u64_min(fit_usable(sched, gpu), u64_excess(fit_capacity(sched, gpu), others));
 }
 
 /*
