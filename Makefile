@@ -452,7 +452,7 @@ k8s_fuzzers := $(addprefix $(B)/tests/fuzz/fuzz_,grpc methods)
 $(k8s_replays): $(B)/libk8s.a
 $(k8s_replays): fuzz_libs = $(B)/libk8s.a $(libs) $(K8S_LIBS)
 $(k8s_fuzzers): fuzz_libs = $(K8S_LIBS)
-$(k8s_fuzzers): private override NVS_CPPFLAGS += -isystem $(B)/src
+$(k8s_fuzzers): private override NVS_CPPFLAGS += -isystem $(B)/src -DNVSHARE_LIBDIR='"$(LIBDIR)"'
 $(k8s_fuzzers): $(filter-out %/main.c,$(call src,k8s)) $(B)/src/k8s/deviceplugin.pb-c.c
 $(k8s_fuzzers:=.o): override CPPFLAGS += -isystem $(B)/src
 $(k8s_fuzzers:=.o): | $(B)/src/k8s/deviceplugin.pb-c.h
