@@ -35,7 +35,7 @@ FROM_SOURCES = [
     "sudo systemd-sysusers && sudo systemd-tmpfiles --create nvshare.conf && sudo systemctl daemon-reload",
     "sudo systemctl enable --now nvshare-scheduler.socket nvshare-scheduler.service",
     "sudo install -D -m 644 -t /etc/nvshare /usr/local/share/nvshare/nvshare.yaml",
-    "sudo install -d -m 755 /run/nvshare && sudo -b nvshare-scheduler",
+    "sudo install -d -m 755 /run/nvshare /var/lib/nvshare && sudo -b nvshare-scheduler",
     "sudo systemctl disable --now nvshare-scheduler.socket nvshare-scheduler.service && sudo make uninstall",
 ]
 DEBS = f"{HOME}/nvshare/build/deb"  # where `make deb` leaves them
